@@ -198,10 +198,11 @@ def split_blocks(s: Schedule, reduction: str, consumer: str, by: TileProduct) ->
 def _own_order(s: Schedule, match: TiledProduct, tiles: int | None, target: Target) -> tuple[str, int]:
     """The order of the loops, and how many of ``tiles``, the row tiles, are in a block; each thread has a few blocks.
 
-    Where B stays in the second-level cache, as many as have a local buffer: one for all of A would go to memory and
-    back. Where B does not but all of A does, B is read once, a panel after the other; so it is where each thread would
-    read more of both otherwise. Where neither does, as many as stay there with a panel, which comes from farther away
-    once for all of them. Rows of which only a call tells the number are taken to stay there.
+    Where B stays in the first-level cache beside a row tile, that one is made there and read at once. Where B stays in
+    the second-level cache, as many as have a local buffer: one for all of A would go to memory and back. Where B does
+    not but all of A does, B is read once, a panel after the other; so it is where each thread would read more of both
+    otherwise. Where neither does, as many as stay there with a panel, which comes from farther away once for all of
+    them. Rows of which only a call tells the number are taken to stay there.
     """
     left, right = (find_buffer(s.func, b) for b in (match.left, match.right))
     size, panels = buffer_bytes(left), buffer_bytes(right)
@@ -211,6 +212,8 @@ def _own_order(s: Schedule, match: TiledProduct, tiles: int | None, target: Targ
     many = (right.shape[0].value() or 1) >= _BLOCKS * threads
     if tiles < 2 * threads or (many and read_panels_once(size, panels, target)):
         return "columns", 1
+    if panels + size // tiles <= target.l1_bytes:
+        return "rows", 1
     room, blocks = (LOCAL_BYTES, _BLOCKS) if panels <= cache else (cache // 2, _FEW_BLOCKS)
     own = 1
     while tiles >= 2 * own * blocks * target.threads and 2 * own * size <= tiles * room:

@@ -140,6 +140,14 @@ def test_sums_in_turns_are_those_of_the_function() -> None:
     np.testing.assert_array_equal(interpret(done, args, {})[0], interpret(func, args, {})[0])
 
 
+@pytest.mark.parametrize(("columns", "blocks"), [(64, 1), (96, 16)])
+def test_a_row_tile_is_made_alone_where_all_panels_stay_beside_it(columns: int, blocks: int) -> None:
+    """Of seven steps, 14 KiB of a row tile and as many of each panel, in a first-level cache of 48 KiB."""
+    assert scheduled(with_blocks(2048, 7, columns), target(1))[:2] == [
+        f"tiles = local(int32[{blocks}, 7, 32, 16]", "acc = local(float32[32, 1, 32]",
+    ]  # fmt: skip
+
+
 def test_few_rows_are_put_into_blocks_first_and_columns_shared() -> None:
     assert scheduled(with_blocks(64, 8, 1024), target(8)) == [
         "tiles = shared(int32[2, 8, 32, 16]", "parallel", "acc = local(float32[32, 1, 32]", "opaque",
