@@ -50,6 +50,7 @@ from tilewright.schedule.rules.tiling.steps_in_turns import (
     choose_steps,
     choose_streamed,
     passing,
+    stream,
     sum_in_turns,
     tiles_in_turns,
 )
@@ -174,8 +175,7 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
         over, block_loop = s.split(block_loop, (None, SIDE * by.rows))
         sum_in_turns(s, reduction, over, depth)
     fetch_panels(s, reduction, block_loop, match.right, order.loops[0] in tile.columns, target)
-    if streamed != "none":
-        s.stream(block_loop, match.left if streamed == "rows" else match.right)
+    stream(s, block_loop, streamed, match.left, match.right)
     s.tensorize(block_loop, by.name)
     write_out(s, consumer, tile.inner[1:], lanes)
     _place(s, stages, match, lead, order.rows, target)

@@ -44,7 +44,7 @@ from tilewright.schedule.rules.parallelism import parallelize
 from tilewright.schedule.rules.prefetch import fetch_panels
 from tilewright.schedule.rules.sampling import choose_number, divisors
 from tilewright.schedule.rules.tiling.cache_blocking import read_panels_once
-from tilewright.schedule.rules.tiling.steps_in_turns import choose_streamed
+from tilewright.schedule.rules.tiling.steps_in_turns import choose_streamed, stream
 from tilewright.schedule.rules.tiling.write_tile import write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, loop_ranges
@@ -203,8 +203,7 @@ def _in_blocks(s: Schedule, match: ShiftedProduct, lead: Sequence[str], outside:
     over, nest = s.split(rows, (None, _HEIGHT))
     fetch_panels(s, match.reduction, nest, match.right, outside, target)
     streamed = choose_streamed(s, match.reduction, _passing(s, match, target))
-    if streamed != "none":
-        s.stream(nest, match.image if streamed == "rows" else match.right)
+    stream(s, nest, streamed, match.image, match.right)
     s.tensorize(nest, match.by.name)
     return over
 

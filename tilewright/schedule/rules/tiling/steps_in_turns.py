@@ -36,6 +36,12 @@ def choose_streamed(s: Schedule, reduction: str, own: str) -> str:
     return str(s.sample_categorical(f"{reduction}.stream", _PASSING, own))
 
 
+def stream(s: Schedule, nest: str, streamed: str, rows: str, panel: str) -> None:
+    """Let ``nest`` stream what :func:`choose_streamed` found, of the buffers ``rows`` and ``panel``."""
+    if streamed != "none":
+        s.stream(nest, rows if streamed == "rows" else panel)
+
+
 def passing(s: Schedule, reduction: str, by: TileProduct, order: LoopOrder, target: Target) -> str:
     """The operand of which each step of the innermost loop that has several reads something else, where what the others
     read again does not stay in the first-level cache by itself."""
