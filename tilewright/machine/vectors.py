@@ -133,3 +133,12 @@ def _with_pairs(target: Target) -> Target:
     if target.vector_bits >= 64:
         return target
     return replace(target, vector_bits=64, vector_registers=target.vector_registers // 2)
+
+
+def share_of_paired_bytes(target: Target) -> float | None:
+    """The time of four products of bytes in a lane, two of them added in 16 bits, as a share of that of four
+    multiply-adds of float32; None where there are no such products, or those of four bytes take one instruction."""
+    on = target.enabled
+    if not is_x86(target.triple) or on & {"avx512vnni", "avxvnni"} or not on & {"avx2", "avx512bw"}:
+        return None
+    return 0.48

@@ -204,6 +204,10 @@ def _dot4(a: int, b: int) -> int:
     )
 
 
+def _dot4s(a: int, b: int) -> int:
+    return sum(max(-0x8000, min(0x7FFF, _dot4(a >> s & 0xFFFF, b >> s & 0xFFFF))) for s in (0, 16))
+
+
 def _bits(x: Scalar) -> int:
     return int(np.float32(x).view(np.uint32)) >> 16
 
@@ -256,6 +260,7 @@ _INTEGER: dict[str, Callable[..., int]] = {
     "shift_right": lambda a, b: a >> b if 0 <= b < 64 else (-1 if a < 0 else 0),
     "dot2i": _dot2i,
     "dot4": _dot4,
+    "dot4s": _dot4s,
 }
 _BOOLEAN: dict[str, Callable[..., bool]] = {
     "equal": lambda a, b: bool(a == b),
@@ -273,7 +278,7 @@ _BOOLEAN: dict[str, Callable[..., bool]] = {
     "max": lambda a, b: bool(a or b),
     "min": lambda a, b: bool(a and b),
 }
-_IN_RANGE = ("max", "min", "bit_and", "bit_or", "bit_xor", "floor_mod", "trunc_mod", "dot4")
+_IN_RANGE = ("max", "min", "bit_and", "bit_or", "bit_xor", "floor_mod", "trunc_mod", "dot4", "dot4s")
 _EXACT = ("clamp", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "trunc")
 
 

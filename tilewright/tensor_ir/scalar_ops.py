@@ -5,7 +5,8 @@
 asks; ``floor_mod`` takes the divisor's sign (Python), ``trunc_mod`` the dividend's (C fmod). ``max``/``min``
 return NaN if either argument is NaN; ``clamp(x, low, high)`` is ``low`` if ``x`` is. ``round`` is half-to-even. Shifts
 are logical for unsigned types. ``dot4`` is the sum of the products of four bytes each, those of the first int32
-unsigned and those of the second signed; ``dot2i`` that of two int16 each; ``dot2`` that of two bfloat16 each, added in
+unsigned and those of the second signed, and ``dot4s`` the same where the sums of the first two and of the last two
+products stay in int16 (they saturate); ``dot2i`` that of two int16 each; ``dot2`` that of two bfloat16 each, added in
 float32 (how often it rounds, and what becomes of numbers below the normal ones, is the CPU's business). ``narrow``
 rounds to bfloat16 with the same licence. ``bits`` is the pattern of a bfloat16 or float32, ``from_bits`` the float32 of
 a pattern.
@@ -101,7 +102,8 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     "dot2": ScalarOp(2, "float32", "i", 3, only=("int32",)),
     "dot2i": ScalarOp(2, "same", "i", 3, only=("int32",)),
     "dot4": ScalarOp(2, "same", "i", 7, only=("int32",)),
+    "dot4s": ScalarOp(2, "same", "i", 7, only=("int32",)),
 }
 
-DOT_PRODUCTS = ("dot2", "dot2i", "dot4")
+DOT_PRODUCTS = ("dot2", "dot2i", "dot4", "dot4s")
 """Products of words, which hold several elements: what makes words of elements is no arithmetic."""

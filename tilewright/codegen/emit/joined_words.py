@@ -73,7 +73,7 @@ def _neighbours(ctx: Context, parts: dict[int, Expr], lanes: Lanes) -> Value | N
     load, begin = first.load, first.load.indices[0]
     form = ctx.split(begin, lanes)
     private = ctx.buffers[load.buffer].private is not None
-    if private or load.dtype.bits * count != _WORD or form is None or reads_memory(begin):
+    if private or load.dtype.bits * count != _WORD or form is None or (form[0] != 0 and reads_memory(begin)):
         return None
     conditions = [x.condition for x in found if x is not None]
     unconditional = all(c is None for c in conditions)

@@ -14,12 +14,13 @@ from tilewright.codegen.emit.indexing import Linear
 from tilewright.codegen.emit.limited import Limited, lanes_below, limited_index
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type, memory_type, register_type, suffix
-from tilewright.codegen.math.byte_tables import look_up
-from tilewright.codegen.prepare.byte_look_ups import looked_up_byte
+from tilewright.codegen.math.byte_tables import look_up, shuffled
+from tilewright.codegen.prepare.byte_look_ups import PART, looked_up_byte, place_among_sixteen
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import ZERO, IntExpr, var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
+from tilewright.machine.vectors import shuffled_bytes
 from tilewright.tensor_ir.analysis.prefetching import FetchedLines
 from tilewright.tensor_ir.ir import Expr, walk_index
 
@@ -143,6 +144,10 @@ def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
         return _load_uniform(ctx, info, offset, memory_type(info.dtype))
     if (place := looked_up_byte(ctx.target, info.dtype, info.capacity, offset)) is not None:
         return _load_from_table(ctx, info, place, lanes)
+    if (found := place_among_sixteen(ctx.target, info.dtype, offset)) is not None:
+        first, place = found
+        if _is_in_parts(ctx, first, lanes):
+            return _load_shuffled(ctx, info, first, place, lanes)
     form = ctx.split(offset, lanes)
     if form is not None and form[0] == 1 and (lanes.tail or not reads_memory(offset)):
         return _load_vector(ctx, info, form[1], lanes)
@@ -173,6 +178,21 @@ def _load_from_table(ctx: Context, info: BufferInfo, place: Expr, lanes: Lanes) 
         return ctx.code.emit("i8", count, f"load {full_type('i8', count)}, ptr {ptr}, {_align(info)}")
 
     return look_up(ctx.code, index, part)
+
+
+def _is_in_parts(ctx: Context, first: IntExpr, lanes: Lanes) -> bool:
+    """True if each 16 lanes have one ``first``, 16 after that of those before."""
+    if lanes.mask is not None or lanes.count % PART or lanes.count > shuffled_bytes(ctx.target):
+        return False
+    of_lane = [first.substitute({lanes.var: lanes.first + n}) for n in range(lanes.count)]
+    steps = [simplify(x - of_lane[0], ctx.indexer.ranges) for x in of_lane]
+    return all(x == n // PART * PART for n, x in enumerate(steps))
+
+
+def _load_shuffled(ctx: Context, info: BufferInfo, first: IntExpr, place: Expr, lanes: Lanes) -> Value:
+    ptr = _pointer(ctx, info, ctx.indexer.linear(first.substitute({lanes.var: lanes.first})))
+    data = ctx.code.emit("i8", lanes.count, f"load {full_type('i8', lanes.count)}, ptr {ptr}, {_align(info)}")
+    return shuffled(ctx.code, data, ctx.code.splat(ctx.evaluate(ctx.flattener.value(place)), lanes.count))
 
 
 def _load_scalar(ctx: Context, info: BufferInfo, form: Linear) -> Value:

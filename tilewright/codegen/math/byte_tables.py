@@ -38,6 +38,13 @@ def look_up(code: Code, index: Value, part: Callable[[int, int], Value]) -> Valu
     return code.shuffle(code.concat(found + found[-1:] * (whole.lanes // width - count)), None, range(index.lanes))
 
 
+def shuffled(code: Code, data: Value, place: Value) -> Value:
+    """The bytes of ``data`` at ``place``, below 16, each among the 16 that it is one of."""
+    bytes_ = full_type("i8", data.lanes)
+    code.module.declare(_SHUFFLES[data.lanes], bytes_, [bytes_, bytes_])
+    return code.call(_SHUFFLES[data.lanes], "i8", data.lanes, data, place)
+
+
 def _permuted(code: Code, index: Value, table: list[Value]) -> Value:
     bytes_ = full_type("i8", _PERMUTED)
     code.module.declare(_PERMUTE, bytes_, [bytes_, bytes_, bytes_])
@@ -47,11 +54,9 @@ def _permuted(code: Code, index: Value, table: list[Value]) -> Value:
 
 def _shuffled(code: Code, index: Value, table: list[Value]) -> Value:
     """``pshufb`` gives 0 where the eighth bit is set, so it sees the low four alone; the choice takes bits as signs."""
-    bytes_ = full_type("i8", index.lanes)
-    code.module.declare(_SHUFFLES[index.lanes], bytes_, [bytes_, bytes_])
     place = code.binary("and", index, code.const(_PART - 1, index))
     lines = [code.shuffle(t, None, [k % _PART for k in range(index.lanes)]) for t in table]
-    found = [code.call(_SHUFFLES[index.lanes], "i8", index.lanes, line, place) for line in lines]
+    found = [shuffled(code, line, place) for line in lines]
     for bit in (3, 2, 1, 0):
         second = code.compare("slt", code.binary("shl", index, code.const(bit, index)), code.const(0, index))
         found = [code.select(second, b, a) for a, b in zip(found[::2], found[1::2], strict=True)]

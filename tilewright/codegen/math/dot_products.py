@@ -17,6 +17,12 @@ _SHORT = (frozenset({"avxvnni"}), frozenset({"avx512vnni", "avx512vl"}))
 _VNNI = {4: _SHORT, 8: _SHORT, 16: (frozenset({"avx512vnni"}),)}
 """Features, one set of which it takes, by lanes."""
 _PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+_PMADDUBSW = {
+    4: "llvm.x86.ssse3.pmadd.ub.sw.128",
+    8: "llvm.x86.avx2.pmadd.ub.sw",
+    16: "llvm.x86.avx512.pmaddubs.w.512",
+}
+_NEEDED_FOR_BYTES = {4: "ssse3", 8: "avx2", 16: "avx512bw"}
 _NEEDED = {4: "sse2", 8: "avx2", 16: "avx512bw"}
 
 
@@ -33,9 +39,33 @@ def dot4(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
     if _NEEDED.get(lanes) in present:
         return code.binary("add", total, _by_words(code, lanes, a, b))
     for s in (0, 8, 16, 24):
-        unsigned = code.binary("and", code.binary("lshr", a, code.const(s, a)), code.const(0xFF, a))
-        signed = code.binary("ashr", code.binary("shl", b, code.const(24 - s, b)), code.const(24, b))
-        total = code.binary("add", total, code.binary("mul", unsigned, signed))
+        total = code.binary("add", total, _byte_product(code, a, b, s))
+    return total
+
+
+def _byte_product(code: Code, a: Value, b: Value, bit: int) -> Value:
+    """The product of the bytes from ``bit`` on, unsigned and signed."""
+    unsigned = code.binary("and", code.binary("lshr", a, code.const(bit, a)), code.const(0xFF, a))
+    signed = code.binary("ashr", code.binary("shl", b, code.const(24 - bit, b)), code.const(24, b))
+    return code.binary("mul", unsigned, signed)
+
+
+def dot4s(code: Code, a: Value, b: Value, added: Value | None = None) -> Value:
+    """``added + dot4s(a, b)``; None stands for zero."""
+    lanes = max(v.lanes for v in (a, b, added) if v is not None)
+    a, b = code.splat(a, lanes), code.splat(b, lanes)
+    total = code.const(0, a) if added is None else code.splat(added, lanes)
+    if _NEEDED_FOR_BYTES.get(lanes) in code.target.enabled:
+        name = _PMADDUBSW[lanes]
+        x, y = (code.view(v, "i8", 4 * lanes) for v in (a, b))
+        code.module.declare(name, f"<{2 * lanes} x i16>", [x.full, y.full])
+        sums = code.call(name, "i16", 2 * lanes, x, y)
+        return code.binary("add", total, _madd(code, lanes, sums, code.const(1, sums)))
+    low, high = code.const(-0x8000, a), code.const(0x7FFF, a)
+    for first in (0, 16):
+        pair = code.binary("add", _byte_product(code, a, b, first), _byte_product(code, a, b, first + 8))
+        pair = code.select(code.compare("slt", pair, low), low, pair)
+        total = code.binary("add", total, code.select(code.compare("sgt", pair, high), high, pair))
     return total
 
 
@@ -100,5 +130,6 @@ EMITTERS: dict[str, Callable[[Code, Value, Value, Value | None], Value]] = {
     "dot2": dot2,
     "dot2i": dot2i,
     "dot4": dot4,
+    "dot4s": dot4s,
 }
 """Those that take what they are added to, by scalar operation."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tilewright.codegen.llvm.builder import Code, Value, helper
 from tilewright.codegen.math.casts import cast, wrap
-from tilewright.codegen.math.dot_products import dot2, dot2i, dot4
+from tilewright.codegen.math.dot_products import dot2, dot2i, dot4, dot4s
 from tilewright.codegen.math.functions import MATH
 from tilewright.codegen.math.narrow_floats import narrow
 from tilewright.codegen.math.remainder import emit_fmod
@@ -256,4 +256,5 @@ OPERATIONS: dict[str, Emitter] = {
     "dot2": lambda code, t, a: dot2(code, a[0], a[1]),
     "dot2i": lambda code, t, a: dot2i(code, a[0], a[1]),
     "dot4": lambda code, t, a: dot4(code, a[0], a[1]),
+    "dot4s": lambda code, t, a: dot4s(code, a[0], a[1]),
 }

@@ -34,10 +34,13 @@ class DotProduct:
     steps: str
 
 
+_BYTES_IN_PAIRS = "vpmaddubsw $3, $2, $1; vpmaddwd $2, $1, $1; vpaddd $1, $0, $0"
+
 DOT_PRODUCTS = (
     DotProduct("vdpbf16ps", "bfloat16", "avx512bf16", 512, 64, "dot2", "vdpbf16ps $3, $2, $0"),
     DotProduct("vpdpbusd", "uint8 by int8", "avx512vnni", 512, 128, "dot4", "vpdpbusd $3, $2, $0"),
     DotProduct("vpdpbusd", "uint8 by int8", "avxvnni", 256, 64, "dot4", "{vex} vpdpbusd $3, $2, $0"),
+    DotProduct("vpmaddubsw", "uint8 by int8", "avx2", 256, 64, "dot4s", _BYTES_IN_PAIRS),
     DotProduct("vpmaddwd", "int16", "avx2", 256, 32, "dot4", "vpmaddwd $3, $2, $1; vpaddd $1, $0, $0"),
 )
 

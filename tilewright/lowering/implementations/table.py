@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.lowering.implementations import split_products
+from tilewright.lowering.implementations import paired_bytes, split_products
 from tilewright.lowering.implementations.base import Table
 from tilewright.lowering.implementations.conv import depthwise_bytes, winograd
 from tilewright.lowering.implementations.conv import dot_product as conv_dot_product
@@ -55,6 +55,7 @@ IMPLEMENTATIONS: Table = {
         *depthwise_bytes.DEPTHWISE,
         *conv_dot_product.DOT_PRODUCT,
         *conv_shorts.SHORTS,
+        paired_bytes.POINTWISE,
         *winograd.OF_BYTES,
         conv_dot_product.LOOPS,
     ),
@@ -80,6 +81,7 @@ IMPLEMENTATIONS: Table = {
     "MatMulInteger": (
         *dot_product.DOT_PRODUCTS,
         shorts.SHORTS,
+        paired_bytes.PAIRED_BYTES,
         dot_product.LOOPS,
     ),
     "MatMulDequantized": (

@@ -172,6 +172,8 @@ def test_every_operation_has_a_meaning_for_each_of_its_kinds(op: str) -> None:
         ("dot2i", "int32", (0x0003FFFE, 0x00050007), 15 - 14),
         ("dot4", "int32", (-1, -1), -1020),
         ("dot4", "int32", (0x01020304, 0x7F_80_05_FF), 127 - 256 + 15 - 4),
+        ("dot4s", "int32", (0x01020304, 0x7F_80_05_FF), 127 - 256 + 15 - 4),
+        ("dot4s", "int32", (-1, 0x7F7F_8080 - (1 << 32)), 0x7FFF - 0x8000),
         ("shift_right", "int8", (-128, 1), -64),
         ("bit_not", "uint8", (1,), 254),
     ],

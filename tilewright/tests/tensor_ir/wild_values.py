@@ -188,14 +188,15 @@ class Values:
         name = str(
             self.pick(
                 ("add", "sub", "mul", "div", "floor_mod", "trunc_mod", "max", "min", "select", "bit_and", "bit_or",
-                 "bit_xor", "shift_left", "shift_right", "pow", *(("dot2i", "dot4") if a.dtype.name == "int32" else ()))
+                 "bit_xor", "shift_left", "shift_right", "pow",
+                 *(("dot2i", "dot4", "dot4s") if a.dtype.name == "int32" else ()))
             )
         )  # fmt: skip
         if name in ("div", "floor_mod", "trunc_mod"):
             return op(name, a, select(b.equal(0), 3, b))
         if name.startswith("shift"):
             return op(name, a, op("bit_and", b, a.dtype.bits - 1))
-        if name in ("dot2i", "dot4"):
+        if name in ("dot2i", "dot4", "dot4s"):
             return a + op(name, a, b)
         if name == "pow":
             return op("pow", a, op("max", op("min", b, 5), 0))

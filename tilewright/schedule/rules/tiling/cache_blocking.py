@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.core.arith.bounds import upper_bound
 from tilewright.machine.target import Target
 from tilewright.schedule.rules.facts import all_blocks, is_multiply_add, loops_of, widest_itemsize
 from tilewright.schedule.rules.parallelism import BALANCED, busy_share
@@ -28,6 +29,8 @@ _EVEN = 0.95
 _PARTS = 2
 """Parts of an operand that is too large for the cache; the panels come from memory once for each."""
 _ORDERS = ("columns", "rows")
+_OF_PANELS = 3
+"""Dimensions of sums in panels: rows, panels, columns of a panel."""
 _MOST_TILES = 512
 _UNEVEN = (2, 4, 8, 16, 32)
 
@@ -47,12 +50,14 @@ class LoopOrder:
 
 
 def order_of_loops(
-    s: Schedule, reduction: str, tile: TileLoops, own: str, own_block: int, shared: bool, whole: bool
-) -> LoopOrder:
+    s: Schedule, reduction: str, tile: TileLoops, own: str, own_block: int, shared: bool, whole: bool,
+    apart: bool = False,
+) -> LoopOrder:  # fmt: skip
     """Ask which operand stays in cache, and for blocks of tiles.
 
     ``own``: the default order; ``own_block``: row tiles of a block by default, in which the columns are outside then.
     ``shared``: the panels vary over the batch loops, which then stay outermost. ``whole``: no tile is partial.
+    ``apart``: rows are made anew for each panel, so that blocks of them belong inside.
     """
     if not tile.row_loops:
         return LoopOrder((), (*tile.batch, *tile.columns))
@@ -60,6 +65,8 @@ def order_of_loops(
     fixed, chain = (tile.batch, tile.row_loops) if shared else ((), (*tile.batch, *tile.row_loops))
     over_rows, in_rows = _choose_mc(s, reduction, chain, own_block, whole)
     over_columns, in_columns = _choose_nc(s, reduction, tile.columns)
+    if apart and not in_columns and order == "columns":
+        return LoopOrder((*fixed, *tile.columns, *over_rows), in_rows, (*over_rows, *in_rows))
     if not in_rows and not in_columns:
         first, second = (tile.columns, chain) if order == "columns" else (chain, tile.columns)
         return LoopOrder((*fixed, *first), tuple(second), chain)
@@ -143,6 +150,28 @@ def _choose_nc(s: Schedule, reduction: str, columns: Sequence[str]) -> tuple[tup
         return tuple(columns), ()
     outer, inner = s.split(columns[0], (None, size))
     return (outer,), (inner, *columns[1:])
+
+
+def made_for_panels(s: Schedule, reduction: str, stages: Sequence[str]) -> list[str]:
+    """Those of the stages of an operand that make its rows anew for each panel."""
+    block = find_block(s.func, reduction)
+    if len(block.indices) < _OF_PANELS:
+        return []
+    *rows, panel, column = (i.free_vars() for i in block.indices)
+    made: set[str] = set()
+    for x in loads(block.value):
+        used = {v for i in x.indices for v in i.free_vars()}
+        if used & panel and not used & column and any(used & r for r in rows):
+            made.add(x.buffer)
+    return [n for n in stages if find_block(s.func, n).buffer in made]
+
+
+def block_beside(s: Schedule, consumer: str, made: str, tile: TileLoops, target: Target) -> int:
+    """Row tiles of a block of which the rows ``made`` for a panel take half of the first-level cache."""
+    height = upper_bound(find_loop(s.func, tile.inner[0]).extent, {}) or target.tile_rows(1)
+    buffer = find_buffer(s.func, find_block(s.func, made).buffer)
+    row = buffer.dtype.itemsize * (buffer.shape[-1].value() or _UNKNOWN)
+    return max(1, target.l1_bytes // (2 * row * height))
 
 
 def own_order(

@@ -41,7 +41,13 @@ from tilewright.schedule.rules.facts import (
     widest_itemsize,
 )
 from tilewright.schedule.rules.prefetch import fetch_ahead, fetch_if_open
-from tilewright.schedule.rules.tiling.cache_blocking import order_of_loops, own_block, own_order
+from tilewright.schedule.rules.tiling.cache_blocking import (
+    block_beside,
+    made_for_panels,
+    order_of_loops,
+    own_block,
+    own_order,
+)
 from tilewright.schedule.rules.tiling.k_blocking import choose_kc, tile_partial
 from tilewright.schedule.rules.tiling.share_tiles import is_ragged, spread
 from tilewright.schedule.rules.tiling.spaced_rows import set_apart, space_rows
@@ -132,9 +138,13 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
     spaced = space_rows(s, reduction, axes, tile, total, target)
     stages = operand_stages(s, reduction)
     ragged = [x for x in tile.row_loops if is_ragged(s, consumer, x)]
-    own, shared = own_order(s, reduction, tile, axes, not ragged, target)
-    block = 1 if shared else own_block(s, reduction, consumer, tile, axes, not ragged, target)
-    order = order_of_loops(s, reduction, tile, own, block, shared, whole=not ragged)
+    made = made_for_panels(s, reduction, stages)
+    own, shared = ("columns", False) if made else own_order(s, reduction, tile, axes, not ragged, target)
+    if made:
+        block = block_beside(s, consumer, made[0], tile, target)
+    else:
+        block = 1 if shared else own_block(s, reduction, consumer, tile, axes, not ragged, target)
+    order = order_of_loops(s, reduction, tile, own, block, shared, whole=not ragged, apart=bool(made))
     ragged = [x for x in order.rows if is_ragged(s, consumer, x)]
     if not {*order.rows} <= {*tile.batch, *tile.row_loops}:
         ragged = ragged[:1]  # the blocks; what is partial in the last one stays in it
@@ -148,7 +158,9 @@ def schedule_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, ta
         write_reduction(s, reduction, lanes, set(lead))
         write_inner_sums(s, inner, reduction, lanes)
         write_out(s, consumer, [x for x in s.loops(consumer) if x not in lead], lanes_stored(s, consumer, lanes))
-        place_stages(s, stages, lead[:-1], target)
+        place_stages(
+            s, stages, lead if made else lead[:-1], target, dict.fromkeys(made, (order.outer or order.within)[-1])
+        )
     else:
         write_out(s, consumer, tile.inner, lanes_stored(s, consumer, lanes))
         tile_partial(s, own_results, reduction, lead, lanes, target)

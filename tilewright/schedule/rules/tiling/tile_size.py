@@ -17,11 +17,14 @@ from tilewright.schedule.rules.tiling.tile_axes import TileAxes
 from tilewright.schedule.rules.tiling.write_tile import inner_sums
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import find_block, find_loop
-from tilewright.tensor_ir.ir import Select, walk_expr
+from tilewright.tensor_ir.ir import Op, Select, walk_expr
 
 TALL = 8
 _WRITTEN_OUT = 1024
 """Nodes of the formula in all results of a tile together, at most: what is written out is paid for when it is built."""
+
+_KEPT = 2
+"""Registers that products of bytes in pairs take besides: a vector of ones, and a second sum of two."""
 
 _TESTED = 6
 """Rows of a tile, at most, that are read under tests of their own: each of them keeps a mask."""
@@ -57,7 +60,11 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
         own = max(own, lanes * longest_run(extent or 0, lanes, min(most, target.tile_rows(1)), target.threads / others))
     nr = own if fixed else choose_nr(s, reduction, own, extent or 0, lanes, axes.panel is not None, target)
     vectors = max(1, nr // lanes)
-    limit = 1 if inner_sums(s, reduction) else min(target.tile_rows(vectors), max(1, most // vectors))
+    limit = (
+        1
+        if inner_sums(s, reduction)
+        else min(_rows_in_registers(s, reduction, vectors, target), max(1, most // vectors))
+    )
     if axes.panel is None and any(isinstance(e, Select) for e in walk_expr(find_block(s.func, reduction).value)):
         limit = min(limit, _TESTED)
     columns, column = split_columns(s, axes.columns, own if axes.panel else nr, nr)
@@ -74,6 +81,13 @@ def split_tile(s: Schedule, reduction: str, consumer: str, axes: TileAxes, lanes
             outer, second_inside = s.split(last, (None, second))
             return TileLoops((*batch[:-1],), (outer, over), columns, (second_inside, inside, *column))
     return TileLoops(tuple(batch), (over,), columns, (inside, *column))
+
+
+def _rows_in_registers(s: Schedule, reduction: str, vectors: int, target: Target) -> int:
+    """Rows of a tile so many vectors wide, of which the registers hold all sums and what a product takes."""
+    used = {x.name for x in walk_expr(find_block(s.func, reduction).value) if isinstance(x, Op)}
+    kept = _KEPT if "dot4s" in used else 0
+    return max(1, target.tile_rows(vectors) - -(-kept // vectors))
 
 
 def longest_run(extent: int, lanes: int, most: int, parts: float) -> int:

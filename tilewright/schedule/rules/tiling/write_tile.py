@@ -6,7 +6,7 @@ Decisions: ``<acc>.steps`` (whether the last reduction loop goes outside the oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from tilewright.core.arith.expr import product
@@ -104,15 +104,19 @@ def operand_stages(s: Schedule, reduction: str) -> list[str]:
     return [stages[n].name for n in found if [u.name for u in consumers(s.func, n)] == [reduction]]
 
 
-def place_stages(s: Schedule, stages: Sequence[str], around: Sequence[str], target: Target) -> None:
-    """Compute an operand's stage at one of the loops around the tile, or where it is read, if so decided."""
+def place_stages(
+    s: Schedule, stages: Sequence[str], around: Sequence[str], target: Target, own: Mapping[str, str] | None = None
+) -> None:
+    """Compute an operand's stage at one of the loops around the tile, or where it is read, if so decided. ``own``:
+    where some are by default."""
     for stage in stages:
         options = list(around)
         if s.copy().attempt(partial(Schedule.compute_inline, block=stage)):
             options.append(INLINE)
         if not options:
             continue
-        where = s.sample_compute_location(stage, options, _near(s, stage, around, target))
+        default = (own or {}).get(stage) or _near(s, stage, around, target)
+        where = s.sample_compute_location(stage, options, default)
         if where == INLINE:
             s.compute_inline(stage)
         elif where != ROOT:

@@ -185,6 +185,15 @@ def test_four_products_of_bytes() -> None:
     np.testing.assert_array_equal(apply_binary("dot4", a, b, dtypes.int32), (bytes_[0] * bytes_[1]).sum(1))
 
 
+def test_sums_of_two_products_of_bytes_saturate() -> None:
+    a, _ = pairs(dtypes.int32)
+    b = np.concatenate([a[1:], np.array([-1, 0x7F7F7F7F], np.int32)])[: len(a)]
+    products = a.view(np.uint8).astype(np.int64) * b.view(np.int8).astype(np.int64)
+    wanted = np.clip(products.reshape(-1, 2, 2).sum(2), -(1 << 15), (1 << 15) - 1).sum(1)
+    assert (wanted != products.reshape(-1, 4).sum(1)).any()
+    np.testing.assert_array_equal(apply_binary("dot4s", a, b, dtypes.int32), wanted)
+
+
 def test_two_products_of_int16() -> None:
     a, _ = pairs(dtypes.int32)
     b = np.concatenate([a[1:], a[:1]])

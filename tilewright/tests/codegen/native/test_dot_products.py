@@ -21,7 +21,7 @@ from tilewright.tests.codegen.matrix_tiles import IMPORTS, State, simulated, til
 __all__ = ["tiles"]
 
 CPUS = {
-    "haswell": {"vpmaddwd"},
+    "haswell": {"vpmaddwd", "vpmaddubsw"},
     "alderlake": {"vpmaddwd", "vpdpbusd"},
     "znver4": {"vpmaddwd", "vpdpbusd", "vdpbf16ps"},
     "sapphirerapids": {"vpmaddwd", "vpdpbusd", "vdpbf16ps", "tdpbf16ps", "tdpbusd"},

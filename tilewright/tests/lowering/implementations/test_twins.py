@@ -86,6 +86,7 @@ def test_the_cases_have_every_implementation() -> None:
     elsewhere = {  # with tests of their own
         *(("Conv", n) for n in ("winograd2_stride2", "winograd4_stride2")),
         *(("MatMulInteger", n) for n in ("dot_product", "dot_product_tiles", "shorts", "loops")),
+        *((op, "paired_bytes") for op in ("MatMulInteger", "ConvInteger")),
         *((op, f"{n}_by_rows") for op in ("MatMul", "MatMulInteger") for n in ("dot_product", "dot_product_tiles")),
         *((op, "dot_product_shifted") for op in ("Conv", "ConvInteger", "ConvTranspose")),
         *(("Conv", n) for n in ("winograd2_pairs", "winograd2_stride2_pairs", "dot_product_columns")),

@@ -1,0 +1,236 @@
+"""Products of 8-bit matrices four bytes at a time, of which two are added in 16 bits: ``acc += dot4s(A4, B4)``.
+
+For x86 without ``vpdpbusd``, where ``pmaddubsw`` multiplies as many bytes as ``pmaddwd`` does int16, twice as many.
+Nothing saturates: the rows of the constant operand are in an order in which neighbours fit, and what still would not is
+multiplied in a step of its own (:mod:`.byte_pairing`). A stage puts the bytes of the other operand in that order, for
+each panel of columns that has one of its own; else they are read where they lie. Zero points are taken off the sums,
+the weight's when the model is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from tilewright.core import dtypes
+from tilewright.core.arith.expr import IntExpr, const, product
+from tilewright.core.dtypes import DType
+from tilewright.core.errors import InternalError
+from tilewright.lowering.context import LowerContext
+from tilewright.lowering.facts import NodeFacts
+from tilewright.lowering.formulas.quantize import row_parameter
+from tilewright.lowering.geometry.conv_shape import conv_result, conv_shape
+from tilewright.lowering.geometry.packing import flatten, panel_width, unflatten
+from tilewright.lowering.geometry.product import LEAST_ROWS, left_operand, place_of_row, product_result, product_sizes
+from tilewright.lowering.geometry.quads import MOVED, moved_a, moved_b, sums_of_b, without_zero_points, zero_point
+from tilewright.lowering.geometry.words import Word
+from tilewright.lowering.implementations.base import Implementation, assumed
+from tilewright.lowering.implementations.byte_pairing import BLOCK, Pairing, pair_bytes
+from tilewright.lowering.implementations.conv.shorts import zero_key
+from tilewright.lowering.implementations.gemm.cost import MANY, known_rows
+from tilewright.machine.vectors import share_of_paired_bytes
+from tilewright.tensor_ir.compute import Reduction, Tensor, Val, compute, op, sum_over
+
+WORDS = Word("dot4s", 4)
+
+Element = Callable[[IntExpr, IntExpr, IntExpr], Val]
+"""The unsigned byte ``(group of panels, row, depth)``."""
+Sums = Callable[[IntExpr, IntExpr], Val]
+"""The sum of ``(row, column)``."""
+
+
+# -- the weight ------------------------------------------------------------------------------------------------------
+def _is_conv(facts: NodeFacts) -> bool:
+    return facts.node.op == "ConvInteger"
+
+
+def _weight(facts: NodeFacts) -> np.ndarray:
+    weight = facts.constant(1)
+    if weight is None:
+        raise InternalError(f"{facts.node.name}: the weight is not constant")
+    return weight.array
+
+
+def _centred(facts: NodeFacts, w: np.ndarray) -> np.ndarray:
+    """The weight less its zero points, ``[k, n]`` of int16, or of int8 where there are none."""
+    matrix = w.reshape(w.shape[0], -1)
+    matrix = matrix.T if _is_conv(facts) else matrix
+    zero = facts.constant(3)
+    if zero is None:
+        return matrix
+    found: np.ndarray = matrix.astype(np.int16) - zero.array.astype(np.int16).reshape(-1)
+    return found
+
+
+def _matrix(facts: NodeFacts, w: np.ndarray) -> np.ndarray:
+    return _centred(facts, w).astype(np.int8, copy=False)
+
+
+def _columns(facts: NodeFacts) -> IntExpr:
+    return facts.input_shape(1)[0 if _is_conv(facts) else -1]
+
+
+def _width(facts: NodeFacts) -> int:
+    return panel_width(const(MANY), _columns(facts), facts.target, dtypes.int32.itemsize)
+
+
+def _pairing(facts: NodeFacts) -> Pairing:
+    return pair_bytes(_matrix(facts, _weight(facts)), _width(facts))
+
+
+# -- the sums --------------------------------------------------------------------------------------------------------
+def _sums(ctx: LowerContext, element: Element, rows: IntExpr) -> Sums:
+    """The sums of bytes times the constant operand 1."""
+    pairing = _pairing(ctx)
+    panels, steps, width = pairing.words.shape
+    if ctx.input(0).dtype != dtypes.uint8 or pairing.places is not None:
+        element = _in_order(ctx, element, rows, pairing)
+    packed = _table(ctx, "paired", pairing.words.shape, dtypes.int32, lambda p: p.words)
+    at = None
+    if pairing.at is not None:
+        at = _table(ctx, "at", pairing.at.shape, dtypes.int32, lambda p: p.at)
+    q, of_group = ctx.axis(const(steps), "q"), panels // pairing.groups
+
+    def word(m: IntExpr, no: IntExpr) -> Val:
+        which = q.index if at is None else at[no, q.index].cast(dtypes.int64).as_index()
+        group = const(0) if pairing.groups == 1 else no // of_group
+        bytes_ = [element(group, m, which * WORDS.per + j) for j in range(WORDS.per)]
+        return WORDS.of([b.cast(dtypes.int32) for b in bytes_])
+
+    def formula(m: IntExpr, no: IntExpr, ni: IntExpr) -> Reduction:
+        return sum_over(WORDS.times(word(m, no), packed[no, q.index, ni]), q)
+
+    full = (rows, const(panels), const(width))
+    acc = ctx.stage(compute(ctx.name("acc"), full, formula, axis_names=["m", "no", "ni"]))
+    return lambda row, column: acc[row, column // width, column % width]
+
+
+def _in_order(ctx: LowerContext, element: Element, rows: IntExpr, pairing: Pairing) -> Element:
+    """A stage of the bytes, unsigned, in the orders of ``pairing``."""
+    depth = _matrix(ctx, _weight(ctx)).shape[0]
+    places = None
+    if pairing.places is not None:
+        places = _table(ctx, "places", pairing.places.shape, dtypes.uint8, lambda p: p.places)
+
+    def byte(g: IntExpr, m: IntExpr, k: IntExpr) -> Val:
+        if places is None:
+            return element(g, m, k)
+        place = op("bit_and", places[g, k], BLOCK - 1).cast(dtypes.int64).as_index()
+        return element(g, m, k // BLOCK * BLOCK + place)
+
+    full = (const(pairing.groups), rows, const(depth))
+    stage = ctx.stage(compute(ctx.name("bytes"), full, byte, axis_names=["g", "m", "k"]))
+    return lambda g, m, k: stage[g, m, k]
+
+
+def _table(
+    ctx: LowerContext, name: str, shape: Sequence[int], dtype: DType, of: Callable[[Pairing], np.ndarray | None]
+) -> Tensor:
+    """A part of the pairing as a constant."""
+    matrix, width = partial(_matrix, ctx), _width(ctx)
+
+    def transform(w: np.ndarray) -> np.ndarray:
+        found = of(pair_bytes(matrix(w), width))
+        if found is None:
+            raise InternalError(f"{ctx.node.name}: the pairing has no {name}")
+        return found
+
+    return ctx.packed(1, transform, shape, f"{name}_{zero_key(ctx)}_{width}", dtype)
+
+
+def _result(ctx: LowerContext, depth: IntExpr) -> Callable[[Val, Val, IntExpr], Val]:
+    """``f(sum, zero point of A, column)``: the sum less what the zero point adds."""
+    moved = moved_b(ctx.input(1).dtype)
+
+    def sums(w: np.ndarray) -> np.ndarray:
+        found: np.ndarray = _centred(ctx, w.view(np.uint8) ^ np.uint8(MOVED) if moved else w).sum(0, dtype=np.int32)
+        return found
+
+    of_columns = sums_of_b(ctx, (_columns(ctx),), sums)
+    return lambda total, za, col: without_zero_points(total, za, za, of_columns(col, za), None, depth)
+
+
+def _unsigned(v: Val, by: int) -> Val:
+    return (v.cast(dtypes.int32) + by).cast(dtypes.uint8) if by else v
+
+
+def _lower_product(ctx: LowerContext) -> tuple[Tensor, ...]:
+    p, read = product_sizes(ctx), left_operand(ctx)
+    a_by = moved_a(ctx.input(0).dtype)
+
+    def element(g: IntExpr, row: IntExpr, depth: IntExpr) -> Val:
+        bi, at = place_of_row(p, row)
+        return _unsigned(read(bi, at, depth), a_by)
+
+    acc, finished = _sums(ctx, element, p.rows), _result(ctx, p.k)
+
+    def result(bi: Sequence[IntExpr], row: IntExpr, col: IntExpr) -> Val:
+        za = zero_point(ctx.optional(2), lambda t: row_parameter(t, (*bi, row, col)), a_by)
+        return finished(acc(flatten((*bi, row), p.row_extents), col), za, col)
+
+    return product_result(ctx, result)
+
+
+def _lower_conv(ctx: LowerContext) -> tuple[Tensor, ...]:
+    shape, x = conv_shape(ctx), ctx.input(0)
+    a_by = moved_a(x.dtype)
+    za = zero_point(ctx.optional(2), lambda t: ctx.scalar(2), a_by)
+
+    def element(g: IntExpr, row: IntExpr, depth: IntExpr) -> Val:
+        n, *at = unflatten(row, shape.out_spatial)
+        where = [p * s for p, s in zip(at, shape.strides, strict=True)]
+        return _unsigned(x[shape.element(n, depth, where)], a_by)
+
+    acc, finished = _sums(ctx, element, product((shape.batch, *shape.out_spatial))), _result(ctx, shape.depth)
+    return conv_result(ctx, shape, lambda n, c, at: finished(acc(flatten((n, *at), shape.out_spatial), c), za, c))
+
+
+# -- when ------------------------------------------------------------------------------------------------------------
+def _refusal(facts: NodeFacts, depth: IntExpr, rows: IntExpr) -> str | None:
+    if share_of_paired_bytes(facts.target) is None:
+        return "no sums of two products of bytes on the target, or such of four"
+    if facts.constant(1) is None:
+        return "the weight is not constant"
+    if facts.has_input(3) and facts.constant(3) is None:
+        return "the zero point of the weight is not constant"
+    k = depth.value()
+    if not k or k % BLOCK or _columns(facts) == 0:
+        return f"sums over {depth}, expected a multiple of {BLOCK}"
+    if (n := rows.value()) is not None and n < LEAST_ROWS:
+        return f"{n} rows, expected at least {LEAST_ROWS}"
+    centred, int8 = _centred(facts, _weight(facts)), np.iinfo(np.int8)
+    fits = centred.dtype == np.int8 or (centred.min() >= int8.min and centred.max() <= int8.max)
+    return None if fits else "the weight less its zero point does not fit in int8"
+
+
+def _product_refusal(facts: NodeFacts) -> str | None:
+    p = product_sizes(facts)
+    if not p.constant_b or p.b_rank != 2:
+        return "the second operand is not a constant matrix"
+    return _refusal(facts, p.k, p.rows)
+
+
+def _conv_refusal(facts: NodeFacts) -> str | None:
+    shape = conv_shape(facts)
+    if any(k != 1 for k in shape.kernel) or shape.groups > 1 or shape.needs_padding or not shape.channels_last:
+        return "not a convolution of one tap without a border, channels last"
+    return _refusal(facts, shape.depth, product((shape.batch, *shape.out_spatial)))
+
+
+def _cost(facts: NodeFacts) -> float:
+    """The steps in all lanes, and that the weight is read."""
+    pairing = _pairing(facts)
+    if _is_conv(facts):
+        shape = conv_shape(facts)
+        rows = assumed((shape.batch, *shape.out_spatial), MANY)
+    else:
+        rows = known_rows(product_sizes(facts))
+    panels, steps, width = pairing.words.shape
+    each = rows * pairing.time * WORDS.per * (share_of_paired_bytes(facts.target) or 0.0)
+    return float(panels * width * (each + steps * facts.target.costs.weight_load))
+
+
+PAIRED_BYTES = Implementation("MatMulInteger", "paired_bytes", _lower_product, _cost, _product_refusal)
+POINTWISE = Implementation("ConvInteger", "paired_bytes", _lower_conv, _cost, _conv_refusal)

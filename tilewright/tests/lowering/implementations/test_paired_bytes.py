@@ -1,0 +1,169 @@
+"""Products of bytes whose sums of two have 16 bits: exact for all kinds of operands, and nothing ever saturates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.codegen.detect_cpu import parse_target, why_foreign
+from tilewright.codegen.emit.function import emit_kernel
+from tilewright.codegen.llvm.jit import assembly_text
+from tilewright.codegen.prepare.steps import prepare
+from tilewright.graph_ir.builder import GraphBuilder
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.graph_ir.ir import Graph
+from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
+from tilewright.lowering.implementations.byte_pairing import Pairing, pair_bytes
+from tilewright.schedule.default import explained_default
+from tilewright.tests.lowering.implementations.test_dot_product import KINDS, product, wanted
+from tilewright.tests.lowering.lowered import require_twin
+
+AVX2 = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell"
+NAME = "paired_bytes"
+
+
+def weight(kind: str, shape: tuple[int, int], seed: int = 0) -> np.ndarray:
+    """``extreme``: no two rows fit; ``wide``: panels of columns have orders of their own; ``narrow``: one order does
+    for all; ``small``: rows fit as they are; ``other``: all values are about as likely."""
+    rng = np.random.default_rng(seed)
+    if kind == "extreme":
+        return rng.choice([-128, 127], shape).astype(np.int8)
+    if kind == "other":
+        return rng.integers(-128, 128, shape).astype(np.int8)
+    spread = {"wide": 42, "narrow": 30, "small": 12}[kind]
+    return np.clip(rng.normal(0, spread, shape), -127, 127).round().astype(np.int8)
+
+
+WEIGHTS = ("extreme", "other", "wide", "narrow", "small")
+
+
+def undone(p: Pairing, k: int) -> np.ndarray:
+    """The weight that the words stand for."""
+    panels, steps, width = p.words.shape
+    bytes_ = p.words.view(np.int8).reshape(panels, steps, width, 4)
+    at = np.broadcast_to(np.arange(steps), (panels, steps)) if p.at is None else p.at
+    rows = np.arange(k)[None] if p.places is None else p.places + np.arange(k) // 16 * 16
+    found = np.zeros((k, panels * width), np.int64)
+    for panel in range(panels):
+        order = rows[panel * p.groups // panels]
+        for step in range(steps):
+            for j in range(4):
+                column = slice(panel * width, (panel + 1) * width)
+                found[order[at[panel, step] * 4 + j], column] += bytes_[panel, step, :, j]
+    return found
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("shape", [(16, 16), (32, 40), (96, 7), (160, 64), (48, 130)])
+def test_words_are_the_weight_and_no_two_neighbours_are_too_large(shape: tuple[int, int], kind: str) -> None:
+    w = weight(kind, shape)
+    found = pair_bytes(w, 16)
+    np.testing.assert_array_equal(undone(found, shape[0])[:, : shape[1]], w)
+    two = found.words.view(np.int8).reshape(-1, 2).astype(np.int64)
+    assert 255 * np.maximum(two, 0).sum(1).max() <= np.iinfo(np.int16).max
+    assert 255 * np.minimum(two, 0).sum(1).min() >= np.iinfo(np.int16).min
+
+
+def test_rows_are_put_in_order_only_where_it_takes_fewer_steps() -> None:
+    small, narrow, wide = (pair_bytes(weight(k, (256, 128)), 16) for k in ("small", "narrow", "wide"))
+    assert small.places is None
+    assert small.at is None
+    assert narrow.groups == 1
+    assert narrow.places is not None
+    assert wide.groups == len(wide.words) == 8
+    plain = 256 // 4
+    assert plain <= wide.words.shape[1] < 1.2 * plain
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize(("left", "right"), KINDS)
+def test_results_are_exact(left: str, right: str, kind: str) -> None:
+    if why_foreign(parse_target(AVX2)):
+        pytest.skip("this machine cannot run it")
+    rng = np.random.default_rng(3)
+    info = np.iinfo(left)
+    for n, (shape, columns) in enumerate([((9, 16), 5), ((64, 48), 40), ((2, 3, 5, 32), 33), ((37, 160), 96)]):
+        a = rng.choice([info.min, info.max, *rng.integers(info.min, info.max, 3)], shape).astype(left)
+        w = weight(kind, (shape[-1], columns), n)
+        b, zb = (w, None) if right == "int8" else ((w.view(np.uint8) ^ 128), np.full((), 128, np.uint8))
+        for za in (None, np.array(rng.integers(info.min, info.max), left)):
+            dims = (*shape[:-2], "rows", shape[-1]) if n == 1 else shape
+            graph = product(dims, b, left, za, zb, given=n == 2)
+            model = tilewright.compile(
+                graph, target=AVX2, implementations={graph.nodes[0].name: NAME}, progress=False, cache=False
+            )
+            feed = {"a": a, "za": za} if "za" in graph.inputs else {"a": a}
+            np.testing.assert_array_equal(model.run(feed)[graph.outputs[0]], wanted(a, b, za, zb))
+
+
+def pointwise(image: tuple[int, ...], w: np.ndarray, left: str = "uint8", zero: int = 3, stride: int = 1) -> Graph:
+    """Channels last."""
+    g = GraphBuilder("pointwise")
+    weights = g.constant(np.ascontiguousarray(w.T).reshape(w.shape[1], w.shape[0], 1, 1), "w")
+    operands = [g.input("x", left, image), weights, g.constant(np.array(zero, left), "z")]
+    return g.build(g.op("ConvInteger", *operands, data_layout="NHWC", strides=(stride, stride)))
+
+
+@pytest.mark.parametrize("kind", ["extreme", "wide", "narrow"])
+@pytest.mark.parametrize("left", ["uint8", "int8"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions_of_one_tap_are_exact(left: str, kind: str, stride: int) -> None:
+    if why_foreign(parse_target(AVX2)):
+        pytest.skip("this machine cannot run it")
+    rng = np.random.default_rng(1)
+    for image, columns in (((1, 5, 6, 32), 16), ((2, 7, 9, 80), 50)):
+        graph = pointwise(image, weight(kind, (image[-1], columns)), left, stride=stride)
+        x = rng.choice([np.iinfo(left).min, np.iinfo(left).max, 5], image).astype(left)
+        choice = {graph.nodes[0].name: NAME}
+        (got,) = tilewright.compile(graph, target=AVX2, implementations=choice, progress=False).run(None, {"x": x})
+        np.testing.assert_array_equal(got, interpret(graph, {"x": x})[graph.outputs[0]])
+
+
+@pytest.mark.parametrize("kind", ["wide", "narrow", "small"])
+def test_the_interpreter_says_the_same(kind: str) -> None:
+    a = np.random.default_rng(3).integers(-128, 128, (9, 32)).astype(np.int8)
+    graph = product((9, 32), weight(kind, (32, 32)), "int8", np.array(-7, np.int8), None)
+    require_twin(with_implementations(graph, {graph.nodes[0].name: NAME}), {"a": a})
+
+
+@pytest.mark.parametrize("kind", ["wide", "narrow", "small"])
+def test_the_inner_loop_is_made_of_the_instruction(kind: str) -> None:
+    target = parse_target(AVX2)
+    graph = product((48, 256), weight(kind, (256, 64)), "uint8", None, None)
+    lowered = tilewright.compile(graph, target=target, stop_after="lower", progress=False)
+    (func,) = lowered.funcs.values()
+    trace, rules = explained_default(func, target)
+    assert "register_tiles" in rules.values()
+    text = assembly_text(emit_kernel(prepare(trace.apply(func), target), target, "kernel"), target)
+    assert sum("vpmaddubsw" in x and "%ymm" in x for x in text.splitlines()) >= 8
+    assert ("vpshufb" in text) == (kind != "small")
+
+
+def test_it_is_chosen_by_what_it_costs() -> None:
+    (found,) = alternatives_of(product((64, 256), weight("narrow", (256, 64)), "uint8", None, None), parse_target(AVX2))
+    assert found.standard().name == NAME
+    (found,) = alternatives_of(
+        product((64, 256), weight("extreme", (256, 64)), "uint8", None, None), parse_target(AVX2)
+    )
+    assert found.standard().name == "shorts"  # twice as many steps
+
+
+@pytest.mark.parametrize(
+    ("shape", "b", "cpu", "why"),
+    [
+        ((64, 40), weight("small", (40, 16)), "haswell", "sums over 40, expected a multiple of 16"),
+        ((4, 32), weight("small", (32, 16)), "haswell", "4 rows, expected at least 8"),
+        (
+            (64, 32),
+            weight("small", (32, 16)),
+            "znver4",
+            "no sums of two products of bytes on the target, or such of four",
+        ),
+        ((64, 32), weight("other", (32, 16)).view(np.uint8), "haswell", "the weight less its zero point does not fit"),
+    ],
+)
+def test_why_it_does_not_apply(shape: tuple[int, int], b: np.ndarray, cpu: str, why: str) -> None:
+    target = parse_target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}")
+    (found,) = alternatives_of(product(shape, b, "uint8", None, None), target)
+    assert why in (found.named(NAME).refusal(found.facts) or "")
