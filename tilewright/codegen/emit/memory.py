@@ -8,6 +8,8 @@ alignment: they are written twice, and the buffer's address decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.flatten import BufferInfo
 from tilewright.codegen.emit.indexing import Linear
@@ -146,8 +148,8 @@ def _load_raw(ctx: Context, info: BufferInfo, offset: IntExpr) -> Value:
         return _load_from_table(ctx, info, place, lanes)
     if (found := place_among_sixteen(ctx.target, info.dtype, offset)) is not None:
         first, place = found
-        if _is_in_parts(ctx, first, lanes):
-            return _load_shuffled(ctx, info, first, place, lanes)
+        if (firsts := _firsts(ctx, first, lanes)) is not None:
+            return _load_shuffled(ctx, info, firsts, place, lanes)
     form = ctx.split(offset, lanes)
     if form is not None and form[0] == 1 and (lanes.tail or not reads_memory(offset)):
         return _load_vector(ctx, info, form[1], lanes)
@@ -180,18 +182,25 @@ def _load_from_table(ctx: Context, info: BufferInfo, place: Expr, lanes: Lanes) 
     return look_up(ctx.code, index, part)
 
 
-def _is_in_parts(ctx: Context, first: IntExpr, lanes: Lanes) -> bool:
-    """True if each 16 lanes have one ``first``, 16 after that of those before."""
+def _firsts(ctx: Context, first: IntExpr, lanes: Lanes) -> list[IntExpr] | None:
+    """The ``first`` of each 16 lanes, if those have the same."""
     if lanes.mask is not None or lanes.count % PART or lanes.count > shuffled_bytes(ctx.target):
-        return False
-    of_lane = [first.substitute({lanes.var: lanes.first + n}) for n in range(lanes.count)]
-    steps = [simplify(x - of_lane[0], ctx.indexer.ranges) for x in of_lane]
-    return all(x == n // PART * PART for n, x in enumerate(steps))
+        return None
+    ranges = ctx.indexer.ranges
+    of_lane = [simplify(first.substitute({lanes.var: lanes.first + n}), ranges) for n in range(lanes.count)]
+    found = of_lane[::PART]
+    return found if all(x == found[n // PART] for n, x in enumerate(of_lane)) else None
 
 
-def _load_shuffled(ctx: Context, info: BufferInfo, first: IntExpr, place: Expr, lanes: Lanes) -> Value:
-    ptr = _pointer(ctx, info, ctx.indexer.linear(first.substitute({lanes.var: lanes.first})))
-    data = ctx.code.emit("i8", lanes.count, f"load {full_type('i8', lanes.count)}, ptr {ptr}, {_align(info)}")
+def _load_shuffled(ctx: Context, info: BufferInfo, firsts: Sequence[IntExpr], place: Expr, lanes: Lanes) -> Value:
+    """Bytes of 16 from each of ``firsts`` on, for as many lanes each."""
+
+    def part(first: IntExpr, count: int) -> Value:
+        ptr = _pointer(ctx, info, ctx.indexer.linear(first))
+        return ctx.code.emit("i8", count, f"load {full_type('i8', count)}, ptr {ptr}, {_align(info)}")
+
+    together = all(x - firsts[0] == n * PART for n, x in enumerate(firsts))
+    data = part(firsts[0], lanes.count) if together else ctx.code.concat([part(x, PART) for x in firsts])
     return shuffled(ctx.code, data, ctx.code.splat(ctx.evaluate(ctx.flattener.value(place)), lanes.count))
 
 

@@ -55,7 +55,7 @@ IMPLEMENTATIONS: Table = {
         *depthwise_bytes.DEPTHWISE,
         *conv_dot_product.DOT_PRODUCT,
         *conv_shorts.SHORTS,
-        paired_bytes.POINTWISE,
+        paired_bytes.OF_PIXELS,
         *winograd.OF_BYTES,
         conv_dot_product.LOOPS,
     ),
@@ -81,7 +81,7 @@ IMPLEMENTATIONS: Table = {
     "MatMulInteger": (
         *dot_product.DOT_PRODUCTS,
         shorts.SHORTS,
-        paired_bytes.PAIRED_BYTES,
+        paired_bytes.OF_MATRICES,
         dot_product.LOOPS,
     ),
     "MatMulDequantized": (

@@ -19,7 +19,7 @@ from tilewright.schedule.rules.facts import (
 )
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import consumers
-from tilewright.tensor_ir.ir import Block, Index, loads, walk_expr, walk_index
+from tilewright.tensor_ir.ir import Block, Cast, Dyn, Index, Load, Op, loads, walk_expr, walk_index
 
 _MAX_SIZE = 400
 _CHEAP = 6
@@ -63,7 +63,7 @@ def _should_inline(s: Schedule, block: Block) -> bool:
         return False
     if any(_is_apart(s, block, user) for user in users):
         return False
-    if any(is_sampled(block, user) or _is_table(s, block, user) for user in users):
+    if any(is_sampled(block, user) or _is_table(s, block, user) or _reorders(block, user) for user in users):
         return False
     cost = expr_cost(block.value)
     if finishes and cost and len(users) > 1:
@@ -84,6 +84,16 @@ def is_sampled(stage: Block, user: Block) -> bool:
     last = {x.indices[-1] for x in loads(user.value) if x.buffer == stage.buffer and x.indices}
     several = len(last) > 1 or (is_reduction(user) and bool(last))
     return several and expr_cost(stage.value) > 0 and all(next(walk_index(i), None) is not None for i in last)
+
+
+def _reorders(stage: Block, user: Block) -> bool:
+    """True if ``user`` takes bytes of a computed ``stage`` from among neighbours, as an instruction does in memory."""
+    read = user.value
+    if not isinstance(read, Load) or read.buffer != stage.buffer or is_plain_read(stage.value):
+        return False
+    places = [a.value for a in read.indices[-1].atoms() if isinstance(a, Dyn)]
+    values = [p.value if isinstance(p, Cast) else p for p in places]
+    return any(isinstance(v, Op) and v.name == "bit_and" and v.dtype.itemsize == 1 for v in values)
 
 
 def _is_table(s: Schedule, stage: Block, user: Block) -> bool:
