@@ -56,10 +56,12 @@ def known_zero(facts: NodeFacts, operand: int, moved: int) -> int | None:
     return None if known is None or known.size != 1 else int(known.array.reshape(())) + moved
 
 
-def sums_of_b(ctx: LowerContext, columns: Sequence[IntExpr], sums: Callable[[np.ndarray], np.ndarray]) -> OfColumn:
+def sums_of_b(
+    ctx: LowerContext, columns: Sequence[IntExpr], sums: Callable[[np.ndarray], np.ndarray], key: str = "sums"
+) -> OfColumn:
     """``f(column, za)``: what the zero point of A adds to a result. A constant one is multiplied at build time.
 
-    ``sums``: those of the columns of B, ``columns`` of them."""
+    ``sums``: those of the columns of B, ``columns`` of them; ``key`` names them."""
     za = known_zero(ctx, 2, moved_a(ctx.input(0).dtype))
     if za == 0:
         return lambda column, zero: None
@@ -68,7 +70,7 @@ def sums_of_b(ctx: LowerContext, columns: Sequence[IntExpr], sums: Callable[[np.
         with np.errstate(over="ignore"):
             return sums(signed(w)) * np.int32(1 if za is None else za)
 
-    table = ctx.packed(1, transform, columns, f"sums_times_{za}", dtypes.int32)
+    table = ctx.packed(1, transform, columns, f"{key}_times_{za}", dtypes.int32)
     return lambda column, zero: table[column] if za is not None else zero * table[column]
 
 

@@ -9,15 +9,12 @@ partner is left that fits, what is too much is multiplied in a step of its own.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
 
 WINDOW = 16
 """Rows among which an order is chosen."""
-ROW = 32
-"""What bytes in order are a multiple of, so that vectors of 256 bits are whole."""
 _PER_WORD = 4
 _LIMIT = 128
 """The largest sum of two weights of one sign whose products with any two bytes fit in an int16 together."""
@@ -29,34 +26,54 @@ _HOPELESS = 0.9
 """The share of neighbours that do not fit in some column from which on no order is looked for in which all do."""
 _REMEMBERED = 256
 
-_seen: OrderedDict[tuple[bytes, tuple[int, ...], int, int], Pairing] = OrderedDict()
+_known: dict[tuple[bytes, tuple[int, ...], int, int], Pairing] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A weight in order. ``words``: ``[panels, steps, width]`` of int32, four rows each. ``at``: ``[panels, steps]`` of
+    int32, which word of the other operand, in order, meets which of these; None if each meets its own."""
+
+    words: np.ndarray
+    at: np.ndarray | None
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """An order of the rows of a weight ``[k, n]``, and its words in that order.
+    """An order of the rows of a weight ``[k, n]``, in panels of ``width`` columns.
 
-    ``places``: ``[groups, 16 * windows]`` of uint8, the place in its window of the row that comes next, for each of
-    equal parts of the panels, and zeros up to a multiple of 32; None where rows stay as they are. ``words``: ``[panels,
-    steps, width]`` of int32, four rows each. ``at``: ``[panels, steps]`` of int32, which word of the other operand, in
-    order, meets which of these; None if each meets its own. ``ordering``: what it takes to put the bytes of a row in
-    order for all panels, in steps.
+    ``order``: ``[groups, 16 * windows]`` of uint8, the place in its window of the row that comes next, for each of
+    equal parts of the panels; None where rows stay as they are. ``panels``, ``steps``: of the words in that order.
+    ``moves``: whether words of the other operand meet others than their own. ``ordering``: what it takes to put the
+    bytes of a row in order for all panels, in steps.
     """
 
-    places: np.ndarray | None
-    words: np.ndarray
-    at: np.ndarray | None
-    ordering: float = 0.0
+    windows: Windows
+    width: int
+    order: np.ndarray | None
+    panels: int
+    steps: int
+    moves: bool
+    ordering: float
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the words."""
+        return self.panels, self.steps, self.width
 
     @property
     def groups(self) -> int:
         """How many parts of the panels have an order of their own."""
-        return 1 if self.places is None else len(self.places)
+        return 1 if self.order is None else len(self.order)
 
     @property
     def time(self) -> float:
         """Of a sum, in steps."""
-        return float(self.words.shape[1] + self.ordering / max(1, len(self.words)))
+        return float(self.steps + self.ordering / max(1, self.panels))
+
+    def apply(self, w: np.ndarray) -> Words:
+        """``w`` in this order."""
+        return _in_order(_padded(w, self.width), self.width, self.order, self.windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +106,35 @@ def pair_bytes(w: np.ndarray, width: int, run: int) -> Pairing:
     """The pairing of ``w``, ``[k, n]`` of int8, in panels of ``width`` columns that takes least time. Each ``run`` rows
     meet bytes that lie together, a multiple of 4 that ``k`` is a multiple of."""
     key = hashlib.sha1(np.ascontiguousarray(w).tobytes()).digest(), w.shape, width, run
-    if key not in _seen:
-        _seen[key] = _pair(w, width, Windows(len(w), run))
-        while len(_seen) > _REMEMBERED:
-            _seen.popitem(last=False)
-    _seen.move_to_end(key)
-    return _seen[key]
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = _pair(_padded(w, width), width, Windows(len(w), run))
+        while len(_known) > _REMEMBERED:
+            _known.pop(next(iter(_known)), None)
+    return found
+
+
+def _padded(w: np.ndarray, width: int) -> np.ndarray:
+    """Zeros in the columns past the last."""
+    return np.pad(w, ((0, 0), (0, -w.shape[1] % width)))
 
 
 def _pair(w: np.ndarray, width: int, windows: Windows) -> Pairing:
-    k, n = w.shape
-    panels = -(-n // width)
-    padded = np.zeros((k, panels * width), np.int8)
-    padded[:, :n] = w
-    plain = _in_order(padded, width, None, windows)
-    if plain.at is None:
-        return plain
-    ways = [plain]
-    if _is_over(padded[0::2], padded[1::2]).any(axis=1).mean() < _HOPELESS:
-        ways.append(_in_order(padded, width, _order(padded, 1, windows), windows))
-    if ways[-1].time > (1 + _SHUFFLE) * (k // _PER_WORD):
-        ways.append(_in_order(padded, width, _order(padded, panels, windows), windows))
+    panels, least = w.shape[1] // width, len(w) // _PER_WORD
+
+    def way(order: np.ndarray | None) -> Pairing:
+        found = _in_order(w, width, order, windows)
+        by_word = _SHUFFLE if windows.run == windows.k or windows.run % WINDOW == 0 else _FIND
+        ordering = 0.0 if order is None else by_word * order.size / _PER_WORD
+        return Pairing(windows, width, order, panels, found.words.shape[1], found.at is not None, ordering)
+
+    ways = [way(None)]
+    if ways[0].steps == least:
+        return ways[0]
+    if _is_over(w[0::2], w[1::2]).any(axis=1).mean() < _HOPELESS:
+        ways.append(way(_order(w, 1, windows)))
+    if ways[-1].time > (1 + _SHUFFLE) * least:
+        ways.append(way(_order(w, panels, windows)))
     return min(ways, key=lambda p: p.time)
 
 
@@ -168,20 +193,15 @@ def _part(w: np.ndarray, sign: int) -> np.ndarray:
     return found.view(np.uint8)
 
 
-def _in_order(w: np.ndarray, width: int, places: np.ndarray | None, windows: Windows) -> Pairing:
-    """``w`` in the order of ``places``, and what two neighbours are too much together in steps of its own."""
+def _in_order(w: np.ndarray, width: int, order: np.ndarray | None, windows: Windows) -> Words:
+    """``w``, and what two neighbours are too much together in steps of its own."""
     k, n = w.shape
     steps, panels = k // _PER_WORD, n // width
-    by_word = _SHUFFLE if windows.run == k or windows.run % WINDOW == 0 else _FIND
-    ordering = 0.0 if places is None else by_word * places.size / _PER_WORD
-    moved, met = (w.copy(), np.arange(steps)) if places is None else _moved(w, places, windows)
-    if places is not None:
-        places = np.pad(places, ((0, 0), (0, -places.shape[1] % ROW)))
-    over = _is_over(moved[0::2], moved[1::2])
-    pair, column = np.nonzero(over)
+    moved, met = (w.copy(), np.arange(steps)) if order is None else _moved(w, order, windows)
+    pair, column = np.nonzero(_is_over(moved[0::2], moved[1::2]))
     if not len(pair):
         at = None if (met == np.arange(steps)).all() else np.tile(met.astype(np.int32), (panels, 1))
-        return Pairing(places, _words(moved, width), at, ordering)
+        return Words(_words(moved, width), at)
     first, second = (moved[2 * pair + j, column].astype(np.int16) for j in (0, 1))
     kept = np.where(second > 0, _LIMIT - first, -_LIMIT - first)
     moved[2 * pair + 1, column] = kept
@@ -193,15 +213,14 @@ def _in_order(w: np.ndarray, width: int, places: np.ndarray | None, windows: Win
     step = (np.cumsum(needed, axis=1) - 1)[column // width, pair // 2]
     more[column // width, step, column % width, 2 * (pair % 2) + 1] = second - kept
     at = np.concatenate([np.broadcast_to(met, (panels, steps)), met[which]], axis=1).astype(np.int32)
-    words = np.concatenate([_words(moved, width), more.view("<i4")[..., 0]], axis=1)
-    return Pairing(places, words, at, ordering)
+    return Words(np.concatenate([_words(moved, width), more.view("<i4")[..., 0]], axis=1), at)
 
 
-def _moved(w: np.ndarray, places: np.ndarray, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+def _moved(w: np.ndarray, order: np.ndarray, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
     """The rows in order, and the word in order that each four of them meet."""
     counts = windows.own().sum(axis=1)
     kept = np.concatenate([WINDOW * b + np.arange(c) for b, c in enumerate(counts)])
-    rows = (places + np.repeat(windows.starts(), WINDOW))[:, kept]
+    rows = (order + np.repeat(windows.starts(), WINDOW))[:, kept]
     parts = w.reshape(len(w), len(rows), -1)
     return np.concatenate([parts[at, g] for g, at in enumerate(rows)], axis=1), kept[::_PER_WORD] // _PER_WORD
 

@@ -103,12 +103,12 @@ def _pairing(facts: NodeFacts) -> Pairing:
 def _sums(ctx: LowerContext, element: Element, rows: IntExpr, unsigned: bool) -> Sums:
     """The sums of bytes times the constant operand 1. ``unsigned``: bytes are read where they lie if nothing moves."""
     pairing, run = _pairing(ctx), _run(ctx)
-    panels, steps, width = pairing.words.shape
-    in_order = None if unsigned and pairing.places is None else _in_order(ctx, element, rows, pairing)
-    packed = _table(ctx, "paired", pairing.words.shape, dtypes.int32, lambda p: p.words)
+    panels, steps, width = pairing.shape
+    in_order = None if unsigned and pairing.order is None else _in_order(ctx, element, rows, pairing)
+    packed = _table(ctx, "paired", pairing.shape, dtypes.int32, lambda p, w: p.apply(w).words)
     at = None
-    if pairing.at is not None:
-        at = _table(ctx, "at", pairing.at.shape, dtypes.int32, lambda p: p.at)
+    if pairing.moves:
+        at = _table(ctx, "at", (panels, steps), dtypes.int32, lambda p, w: p.apply(w).at)
     q, of_group, words = ctx.axis(const(steps), "q"), panels // pairing.groups, run // WORDS.per
 
     def word(m: IntExpr, no: IntExpr) -> Val:
@@ -129,13 +129,21 @@ def _sums(ctx: LowerContext, element: Element, rows: IntExpr, unsigned: bool) ->
 
 
 def _in_order(ctx: LowerContext, element: Element, rows: IntExpr, pairing: Pairing) -> Tensor:
-    """A stage of the bytes, ``[group, row, depth]``, in the orders of ``pairing``."""
+    """A stage of the bytes, ``[group, row, depth]``, in the orders of ``pairing``, and what fills the last vector."""
     run, depth = _run(ctx), _matrix(ctx, _weight(ctx)).shape[0]
     windows, places = Windows(depth, run), None
     of_run, last = windows.of_run, len(windows.starts()) - 1
-    if pairing.places is not None:
-        depth = pairing.places.shape[1]
-        places = _table(ctx, "places", pairing.places.shape, dtypes.uint8, lambda p: p.places)
+    if pairing.order is not None:
+        groups, filled = pairing.order.shape
+        depth = filled + -filled % max(WINDOW, ctx.target.lanes(1))
+        added = (0, 0), (0, depth - filled)
+        places = _table(
+            ctx,
+            "places",
+            (groups, depth),
+            dtypes.uint8,
+            lambda p, w: None if p.order is None else np.pad(p.order, added),
+        )
 
     def byte(g: IntExpr, m: IntExpr, k: IntExpr) -> Val:
         if places is None:
@@ -152,13 +160,15 @@ def _in_order(ctx: LowerContext, element: Element, rows: IntExpr, pairing: Pairi
 
 
 def _table(
-    ctx: LowerContext, name: str, shape: Sequence[int], dtype: DType, of: Callable[[Pairing], np.ndarray | None]
-) -> Tensor:
-    """A part of the pairing as a constant."""
+    ctx: LowerContext, name: str, shape: Sequence[int], dtype: DType,
+    of: Callable[[Pairing, np.ndarray], np.ndarray | None],
+) -> Tensor:  # fmt: skip
+    """What the pairing makes ``of`` the weight, as a constant."""
     matrix, width, run = partial(_matrix, ctx), _width(ctx), _run(ctx)
 
     def transform(w: np.ndarray) -> np.ndarray:
-        found = of(pair_bytes(matrix(w), width, run))
+        own = matrix(w)
+        found = of(pair_bytes(own, width, run), own)
         if found is None:
             raise InternalError(f"{ctx.node.name}: the pairing has no {name}")
         return found
@@ -174,7 +184,7 @@ def _result(ctx: LowerContext, depth: IntExpr) -> Callable[[Val, Val, IntExpr], 
         found: np.ndarray = _centred(ctx, w.view(np.uint8) ^ np.uint8(MOVED) if moved else w).sum(0, dtype=np.int32)
         return found
 
-    of_columns = sums_of_b(ctx, (_columns(ctx),), sums)
+    of_columns = sums_of_b(ctx, (_columns(ctx),), sums, f"centred_{zero_key(ctx)}")
     return lambda total, za, col: without_zero_points(total, za, za, of_columns(col, za), None, depth)
 
 
@@ -268,7 +278,7 @@ def _cost(facts: NodeFacts) -> float:
         rows = assumed((shape.batch, *shape.out_spatial), MANY)
     else:
         rows = known_rows(product_sizes(facts))
-    panels, steps, width = pairing.words.shape
+    panels, steps, width = pairing.shape
     each = rows * pairing.time * WORDS.per * (share_of_paired_bytes(facts.target) or 0.0)
     return float(panels * width * (each + steps * facts.target.costs.weight_load))
 

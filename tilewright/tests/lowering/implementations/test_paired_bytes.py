@@ -16,7 +16,7 @@ from tilewright.graph_ir.builder import GraphBuilder
 from tilewright.graph_ir.interpreter import interpret
 from tilewright.graph_ir.ir import Attribute, Graph
 from tilewright.lowering.choose_implementation import alternatives_of, with_implementations
-from tilewright.lowering.implementations.byte_pairing import Pairing, Windows, pair_bytes
+from tilewright.lowering.implementations.byte_pairing import Pairing, Words, pair_bytes
 from tilewright.schedule.default import explained_default
 from tilewright.schedule.rules.facts import all_blocks
 from tilewright.tests.lowering.implementations.test_dot_product import KINDS, product, wanted
@@ -41,13 +41,14 @@ def weight(kind: str, shape: tuple[int, int], seed: int = 0) -> np.ndarray:
 WEIGHTS = ("extreme", "other", "wide", "narrow", "small")
 
 
-def undone(p: Pairing, k: int, run: int) -> np.ndarray:
+def undone(p: Pairing, w: Words, k: int) -> np.ndarray:
     """The weight that the words stand for."""
-    panels, steps, width = p.words.shape
-    bytes_ = p.words.view(np.int8).reshape(panels, steps, width, 4)
-    at = np.broadcast_to(np.arange(steps), (panels, steps)) if p.at is None else p.at
-    starts = np.repeat(Windows(k, run).starts(), 16)
-    rows = np.arange(k)[None] if p.places is None else p.places[:, : len(starts)] + starts
+    panels, steps, width = p.shape
+    assert w.words.shape == p.shape
+    assert (w.at is not None) == p.moves
+    bytes_ = w.words.view(np.int8).reshape(panels, steps, width, 4)
+    at = np.broadcast_to(np.arange(steps), (panels, steps)) if w.at is None else w.at
+    rows = np.arange(k)[None] if p.order is None else p.order + np.repeat(p.windows.starts(), 16)
     found = np.zeros((k + 16, panels * width), np.int64)  # what a short run has behind it meets zeros
     for panel in range(panels):
         order = rows[panel * p.groups // panels]
@@ -68,21 +69,22 @@ def undone(p: Pairing, k: int, run: int) -> np.ndarray:
 def test_words_are_the_weight_and_no_two_neighbours_are_too_large(shape: tuple[int, int], run: int, kind: str) -> None:
     w = weight(kind, shape)
     found = pair_bytes(w, 16, run)
-    np.testing.assert_array_equal(undone(found, shape[0], run)[:, : shape[1]], w)
-    two = found.words.view(np.int8).reshape(-1, 2).astype(np.int64)
+    words = found.apply(w)
+    np.testing.assert_array_equal(undone(found, words, shape[0])[:, : shape[1]], w)
+    two = words.words.view(np.int8).reshape(-1, 2).astype(np.int64)
     assert 255 * np.maximum(two, 0).sum(1).max() <= np.iinfo(np.int16).max
     assert 255 * np.minimum(two, 0).sum(1).min() >= np.iinfo(np.int16).min
 
 
 def test_rows_are_put_in_order_only_where_it_takes_fewer_steps() -> None:
     small, narrow, wide = (pair_bytes(weight(k, (256, 128)), 16, 256) for k in ("small", "narrow", "wide"))
-    assert small.places is None
-    assert small.at is None
-    assert narrow.groups == 1
-    assert narrow.places is not None
-    assert wide.groups == len(wide.words) == 8
     plain = 256 // 4
-    assert plain <= wide.words.shape[1] < 1.2 * plain
+    assert small.order is None
+    assert small.steps == plain
+    assert narrow.groups == 1
+    assert narrow.order is not None
+    assert wide.groups == wide.panels == 8
+    assert plain <= wide.steps < 1.2 * plain
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
@@ -175,6 +177,25 @@ def test_an_image_with_a_border_is_copied_before_its_bytes_are_put_in_order() ->
     scheduled = explained_default(func, target)[0].apply(func)
     assert {b.buffer for b in all_blocks(scheduled)} >= {"rows", "bytes"}
     assert "vpshufb" in assembly_text(emit_kernel(prepare(scheduled, target), target, "kernel"), target)
+
+
+def test_one_weight_computed_in_two_ways() -> None:
+    if why_foreign(parse_target(AVX2)):
+        pytest.skip("this machine cannot run it")
+    rng = np.random.default_rng(1)
+    b = weight("small", (32, 16)).view(np.uint8) ^ 128
+    g = GraphBuilder("two")
+    x, w, za, zb = (
+        g.input("a", "uint8", (9, 32)),
+        g.constant(b, "b"),
+        g.constant(np.uint8(7)),
+        g.constant(np.uint8(120)),
+    )
+    graph = g.build(*(g.op("MatMulInteger", x, w, za, zb) for _ in range(2)))
+    choice = {n.name: way for n, way in zip(graph.nodes, (NAME, "dot_product"), strict=True)}
+    a = rng.integers(0, 256, (9, 32)).astype(np.uint8)
+    for got in tilewright.compile(graph, target=AVX2, implementations=choice, progress=False).run(None, {"a": a}):
+        np.testing.assert_array_equal(got, wanted(a, b, np.uint8(7), np.uint8(120)))
 
 
 def test_it_is_chosen_by_what_it_costs() -> None:
