@@ -15,6 +15,8 @@ from tilewright.core.errors import TilewrightError
 
 _BIG = 1_500_000_000  # a serialized message must stay under 2 GB
 
+_NO_SATURATION = "session.x64quantprecision"
+
 
 class OnnxRuntimeError(TilewrightError):
     """ONNX Runtime does not load or run a model. Says nothing about this package."""
@@ -27,10 +29,11 @@ def is_installed() -> bool:
 
 def open_session(
     model: str | Path | onnx.ModelProto, threads: int, optimize: bool = True, extra_outputs: Sequence[str] = (),
-    quiet: bool = False,
+    quiet: bool = False, exact: bool = False,
 ) -> Any | None:  # fmt: skip
     """A session on the CPU, or None without onnxruntime. ``extra_outputs``: inner values that it returns as well.
-    ``quiet``: errors are raised only, not printed as well.
+    ``quiet``: errors are raised only, not printed as well. ``exact``: sums of products of bytes do not saturate, which
+    they do by default, for speed, on CPUs without VNNI.
 
     Raises OnnxRuntimeError for a model that onnxruntime does not load.
     """
@@ -41,6 +44,8 @@ def open_session(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4 if quiet else 3
+    if exact:
+        options.add_session_config_entry(_NO_SATURATION, "1")
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if not isinstance(model, onnx.ModelProto) and not extra_outputs:

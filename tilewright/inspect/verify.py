@@ -176,7 +176,7 @@ def _contents(value: Value, graph: Graph, read: Callable[[str], object]) -> obje
 def _run_onnxruntime(
     model: str | Path | onnx.ModelProto, threads: int, feed: Mapping[str, np.ndarray], names: Sequence[str]
 ) -> dict[str, object]:
-    session = open_session(model, threads, optimize=False, extra_outputs=names)
+    session = open_session(model, threads, optimize=False, extra_outputs=names, exact=True)
     if session is None:
         return {}
     known = [o.name for o in session.get_outputs()]

@@ -35,7 +35,7 @@ def open_runner(
         level = "all" if optimize else "none"
         compiled = compile(model, opt_level=level, threads=threads, progress=False, cache=False)
         return lambda feed: dict(zip(names, compiled.run(names, dict(feed)), strict=True))
-    session: Any = open_session(model, threads or 0, optimize, quiet=True)
+    session: Any = open_session(model, threads or 0, optimize, quiet=True, exact=True)
     known = {i.name for i in session.get_inputs()}
 
     def run(feed: Mapping[str, object]) -> Results:

@@ -37,7 +37,7 @@ def open_runner(
     if runtime == "tilewright":
         compiled = compile(watched, threads=threads, progress=False)
         return lambda feed: dict(zip(names, compiled.run(names, dict(feed)), strict=True))
-    session: Any = open_session(watched, threads or 0)
+    session: Any = open_session(watched, threads or 0, exact=True)
 
     def run(feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         with translated_errors():

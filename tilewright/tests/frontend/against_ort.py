@@ -42,7 +42,7 @@ def results(model: onnx.ModelProto, feed: Arrays, optimize: bool = False) -> tup
     """What the compiled model gives, and onnxruntime."""
     names = [o.name for o in model.graph.output]
     ours = tilewright.compile(model).run(feed)
-    session = open_session(model, 1, optimize)
+    session = open_session(model, 1, optimize, exact=True)
     assert session is not None
     return [ours[n] for n in names], session.run(names, feed)
 

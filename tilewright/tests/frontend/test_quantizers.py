@@ -10,6 +10,10 @@ import numpy as np
 import onnx
 import pytest
 
+from tilewright.codegen.detect_cpu import detect_host
+from tilewright.frontend import from_onnx
+from tilewright.graph_ir.interpreter import interpret
+from tilewright.machine.vectors import share_of_paired_bytes
 from tilewright.tests.frontend.against_ort import results
 from tilewright.tests.frontend.float_models import MODELS, Feeds, feeds
 
@@ -77,6 +81,10 @@ CASES = [(name, how) for name in MODELS for how in (*STATIC, *DYNAMIC)
          if not (name == "transformer" and how.startswith("qoperator"))]  # fmt: skip
 
 
+SATURATES = share_of_paired_bytes(detect_host()) is not None
+"""True on CPUs without VNNI, where onnxruntime's sums of products of unsigned and signed bytes saturate."""
+
+
 @pytest.mark.parametrize(("name", "how"), CASES)
 def test_quantized_models(name: str, how: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Equal, but for a few elements where a value lay next to halfway between two integers."""
@@ -84,7 +92,11 @@ def test_quantized_models(name: str, how: str, tmp_path_factory: pytest.TempPath
     folder.mkdir(exist_ok=True)
     model = quantize(name, how, folder)
     for feed in feeds(name, 1):
-        for ours, theirs in zip(*results(model, feed), strict=True):
+        found, expected = results(model, feed)
+        if SATURATES and how.startswith(("dynamic", "qoperator_u8s8")):
+            by_definition = interpret(from_onnx(model), feed)
+            expected = [np.asarray(by_definition[o.name]) for o in model.graph.output]
+        for ours, theirs in zip(found, expected, strict=True):
             assert ours.shape == theirs.shape
             error = np.abs(ours.astype(np.float64) - theirs) / theirs.std()
             assert np.mean(error > 1e-5) <= 0.02
