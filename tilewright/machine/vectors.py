@@ -92,6 +92,10 @@ def permutes_bytes(target: Target) -> bool:
     return {"avx512vbmi"} <= target.enabled and target.vector_bits == 512
 
 
+PART = 16
+"""Bytes from any place of which an instruction takes others."""
+
+
 def shuffled_bytes(target: Target) -> int:
     """How many bytes an instruction takes each from any of 16 or more places at once; 0 if there is none."""
     on = target.enabled

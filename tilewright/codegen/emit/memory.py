@@ -17,12 +17,12 @@ from tilewright.codegen.emit.limited import Limited, lanes_below, limited_index
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type, memory_type, register_type, suffix
 from tilewright.codegen.math.byte_tables import look_up, shuffled
-from tilewright.codegen.prepare.byte_look_ups import PART, looked_up_byte, place_among_sixteen
+from tilewright.codegen.prepare.byte_look_ups import looked_up_byte, place_among_sixteen
 from tilewright.core.arith.bounds import simplify
 from tilewright.core.arith.expr import ZERO, IntExpr, var
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import InternalError
-from tilewright.machine.vectors import shuffled_bytes
+from tilewright.machine.vectors import PART, shuffled_bytes
 from tilewright.tensor_ir.analysis.prefetching import FetchedLines
 from tilewright.tensor_ir.ir import Expr, walk_index
 
@@ -175,11 +175,14 @@ def _load_from_table(ctx: Context, info: BufferInfo, place: Expr, lanes: Lanes) 
     """The whole table is read, whatever the mask: only lanes that are on count."""
     index = ctx.code.splat(ctx.evaluate(ctx.flattener.value(place)), lanes.count)
 
-    def part(first: int, count: int) -> Value:
-        ptr = _pointer(ctx, info, Linear(first, {}))
-        return ctx.code.emit("i8", count, f"load {full_type('i8', count)}, ptr {ptr}, {_align(info)}")
+    return look_up(ctx.code, index, lambda first, count: _load_bytes(ctx, info, Linear(first, {}), count))
 
-    return look_up(ctx.code, index, part)
+
+def _load_bytes(ctx: Context, info: BufferInfo, first: Linear, count: int) -> Value:
+    """``count`` bytes that lie together, whatever the lanes."""
+    return ctx.code.emit(
+        "i8", count, f"load {full_type('i8', count)}, ptr {_pointer(ctx, info, first)}, {_align(info)}"
+    )
 
 
 def _firsts(ctx: Context, first: IntExpr, lanes: Lanes) -> list[IntExpr] | None:
@@ -196,8 +199,7 @@ def _load_shuffled(ctx: Context, info: BufferInfo, firsts: Sequence[IntExpr], pl
     """Bytes of 16 from each of ``firsts`` on, for as many lanes each."""
 
     def part(first: IntExpr, count: int) -> Value:
-        ptr = _pointer(ctx, info, ctx.indexer.linear(first))
-        return ctx.code.emit("i8", count, f"load {full_type('i8', count)}, ptr {ptr}, {_align(info)}")
+        return _load_bytes(ctx, info, ctx.indexer.linear(first), count)
 
     together = all(x - firsts[0] == n * PART for n, x in enumerate(firsts))
     data = part(firsts[0], lanes.count) if together else ctx.code.concat([part(x, PART) for x in firsts])

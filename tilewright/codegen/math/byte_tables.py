@@ -13,11 +13,10 @@ from collections.abc import Callable
 from tilewright.codegen.llvm.builder import Code, Value
 from tilewright.codegen.llvm.types import full_type
 from tilewright.core.dtypes import uint8
-from tilewright.machine.vectors import permutes_bytes, shuffled_bytes
+from tilewright.machine.vectors import PART, permutes_bytes, shuffled_bytes
 
 _PERMUTED = 64
 _PERMUTE = "llvm.x86.avx512.vpermi2var.qi.512"
-_PART = 16
 _SHUFFLES = {
     16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512",
 }  # fmt: skip
@@ -30,7 +29,7 @@ def look_up(code: Code, index: Value, part: Callable[[int, int], Value]) -> Valu
     if permutes_bytes(code.target):
         size, width, find = _PERMUTED, most, _permuted
     else:
-        size, width, find = _PART, min((n for n in _SHUFFLES if index.lanes <= n < most), default=most), _shuffled
+        size, width, find = PART, min((n for n in _SHUFFLES if index.lanes <= n < most), default=most), _shuffled
     table = [part(first, size) for first in range(0, 1 << uint8.bits, size)]
     count = -(-index.lanes // width)
     whole = code.shuffle(index, None, [min(k, index.lanes) for k in range(width << (count - 1).bit_length())])
@@ -54,8 +53,8 @@ def _permuted(code: Code, index: Value, table: list[Value]) -> Value:
 
 def _shuffled(code: Code, index: Value, table: list[Value]) -> Value:
     """``pshufb`` gives 0 where the eighth bit is set, so it sees the low four alone; the choice takes bits as signs."""
-    place = code.binary("and", index, code.const(_PART - 1, index))
-    lines = [code.shuffle(t, None, [k % _PART for k in range(index.lanes)]) for t in table]
+    place = code.binary("and", index, code.const(PART - 1, index))
+    lines = [code.shuffle(t, None, [k % PART for k in range(index.lanes)]) for t in table]
     found = [shuffled(code, line, place) for line in lines]
     for bit in (3, 2, 1, 0):
         second = code.compare("slt", code.binary("shl", index, code.const(bit, index)), code.const(0, index))

@@ -2,7 +2,8 @@
 ``dot2`` of two bfloat16. One instruction where the CPU has it (VNNI, SSE2 and its wider kin, AVX512-BF16).
 
 Elsewhere on x86 the bytes at even and at odd places are widened to 16 bits, where a product of two and their sum fit
-into 32 (``pmaddwd``): nothing saturates, as it would with products of bytes summed up in 16 bits (``pmaddubsw``).
+into 32 (``pmaddwd``): nothing saturates. Products of bytes summed up in 16 bits do
+(``dot4s``, ``pmaddubsw``).
 """
 
 from __future__ import annotations

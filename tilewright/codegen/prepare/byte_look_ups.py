@@ -6,11 +6,8 @@ from __future__ import annotations
 from tilewright.core.arith.expr import Atom, IntExpr, of_atom
 from tilewright.core.dtypes import DType, uint8
 from tilewright.machine.target import Target
-from tilewright.machine.vectors import shuffled_bytes
+from tilewright.machine.vectors import PART, shuffled_bytes
 from tilewright.tensor_ir.ir import Cast, Const, Dyn, Expr, Op
-
-PART = 16
-"""Bytes from any place of which an instruction takes others."""
 
 
 def looked_up_byte(target: Target, dtype: DType, capacity: int | None, offset: IntExpr) -> Expr | None:

@@ -45,7 +45,6 @@ REVIEWED = {
     "ONES = 16843009": "four bytes of 1",
     "QUANTIZED_BYTES = 24": "what folding needs for an element",
     "_REGISTERS = (16, 32, 64)": "numbers of 32 bits in one, two and four registers of AVX-512",
-    "PART = 16": "bytes of which an instruction of x86 takes each from any place, in registers of any size",
     "_KEPT = 2": "what an instruction of x86 leaves to add up takes two others",
     "_LIMIT = 128": "the range of an int16",
     "_SHUFFLE = 0.055": "a ratio of estimates",
