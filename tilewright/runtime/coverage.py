@@ -63,8 +63,9 @@ class Coverage:
         return self.share(Status.HIT) if self.rows else 1.0
 
     def share(self, status: Status) -> float:
-        """The share of run time in kernels of this status."""
-        return sum((r.share for r in self.rows if r.status is status), 0.0)
+        """The share of run time in kernels of this status: exactly 1 if all have it."""
+        whole = sum(r.share for r in self.rows)
+        return sum(r.share for r in self.rows if r.status is status) / whole if whole else 0.0
 
     def count(self, status: Status) -> int:
         """The number of kernels of this status."""

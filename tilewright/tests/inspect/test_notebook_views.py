@@ -155,6 +155,8 @@ def test_coverage() -> None:
         assert part in text
     assert COVERAGE.to_dicts()[1] == {"kernel": "b", "calls": 1, "status": "miss", "reason": EVIL, "share": 0.2}
     assert "100.0 % tuned" in view(Coverage((), "measured"))
+    tenths = Coverage(tuple(CoverageRow(str(i), 1, Status.HIT, "", 0.1) for i in range(10)), "measured")
+    assert (tenths.tuned, tenths.share(Status.MISS)) == (1.0, 0.0), "though tenths do not add up to 1"
 
 
 def test_result_of_a_task() -> None:
