@@ -72,12 +72,23 @@ class Rolled:
     """No steps of a serial loop are written out (:mod:`tilewright.codegen.prepare.limit_unrolling`)."""
 
 
-Hint: TypeAlias = ParallelIf | Prefetch | Stream | Intrinsic | Interleaved | Joined | Rolled
+@dataclass(frozen=True, slots=True)
+class Trails:
+    """``slices`` steps of a loop nest, or less, follow each step of the products in the loop before it, whose sums it
+    finishes (:mod:`tilewright.codegen.prepare.trail_sums`)."""
+
+    slices: int
+
+
+TRAILED_BLOCKS = 3
+"""Blocks of sums, at least, that what finishes them trails: of fewer, half of it or more comes after the last one."""
+
+Hint: TypeAlias = ParallelIf | Prefetch | Stream | Intrinsic | Interleaved | Joined | Rolled | Trails
 H = TypeVar("H", bound=Hint)
 
 WORDS: Mapping[str, type[Hint]] = {
     "if_": ParallelIf, "interleaved": Interleaved, "intrinsic": Intrinsic, "joined": Joined, "prefetch": Prefetch,
-    "rolled": Rolled, "stream": Stream,
+    "rolled": Rolled, "stream": Stream, "trails": Trails,
 }  # fmt: skip
 
 

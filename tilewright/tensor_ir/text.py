@@ -37,7 +37,18 @@ from tilewright.core.arith.expr import IntExpr, of_atom
 from tilewright.core.arith.parse import from_ast
 from tilewright.core.dtypes import DType
 from tilewright.core.errors import ModelError, ParseError
-from tilewright.tensor_ir.hints import WORDS, Hint, Interleaved, Intrinsic, Joined, ParallelIf, Prefetch, Rolled, Stream
+from tilewright.tensor_ir.hints import (
+    WORDS,
+    Hint,
+    Interleaved,
+    Intrinsic,
+    Joined,
+    ParallelIf,
+    Prefetch,
+    Rolled,
+    Stream,
+    Trails,
+)
 from tilewright.tensor_ir.ir import (
     LOOP_WORDS,
     SCOPE_WORDS,
@@ -141,6 +152,8 @@ def _read_hint(node: ast.keyword, types: Mapping[str, DType]) -> Hint:
             return Interleaved()
         case "rolled", ast.Constant(True):
             return Rolled()
+        case "trails", ast.Constant(int(slices)) if slices is not True:
+            return Trails(slices)
     _refuse(node, f"one of the hints {', '.join(WORDS)} with its value")
 
 

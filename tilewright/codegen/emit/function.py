@@ -42,7 +42,8 @@ from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.prefetching import prefetches
 from tilewright.tensor_ir.analysis.scopes import parallel_loops_in
 from tilewright.tensor_ir.analysis.streaming import streamed_blocks
-from tilewright.tensor_ir.ir import Buffer, Func, Loop, Stmt
+from tilewright.tensor_ir.hints import Trails, find_hint
+from tilewright.tensor_ir.ir import Buffer, Func, Loop, Seq, Stmt
 
 
 def emit_kernel(func: Func, target: Target, symbol: str) -> str:
@@ -127,7 +128,7 @@ def _phase_function(
     for b in local:
         if b.name in read | written:
             emitter.allocate(b)
-    for s in nests:
+    for s in _with_what_trails(nests):
         if isinstance(s, Loop) and is_parallel_loop(s):
             _parallel(ctx, emitter, s)
         else:
@@ -139,6 +140,15 @@ def _phase_function(
     code.block.terminator = "ret void"
     params += ["i64 %chunk", "i64 %chunks"]
     return f"define internal void @{name}({', '.join(params)}) noinline nounwind {{\n{code.text()}\n}}"
+
+
+def _with_what_trails(nests: Sequence[Stmt]) -> list[Stmt]:
+    """The nests, but one that trails sums together with the products before it."""
+    found: list[Stmt] = []
+    for s in nests:
+        trails = isinstance(s, Loop) and find_hint(s.hints, Trails) is not None
+        found[-1:] = [Seq((found[-1], s))] if trails else [*found[-1:], s]
+    return found
 
 
 def _bytes(b: Buffer) -> int | None:

@@ -6,10 +6,12 @@ Each becomes a function of its own that LLVM inlines: ``void @intrinsic.NAME(ptr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from tilewright.codegen.emit.context import Context
-from tilewright.codegen.emit.matrix_tiles import tile_product_code
+from tilewright.codegen.emit.matrix_tiles import stepwise_code, tile_product_code
 from tilewright.codegen.llvm.types import memory_type
 from tilewright.core.arith.bounds import loop_range, simplify
 from tilewright.core.arith.expr import ZERO, IntExpr
@@ -21,13 +23,97 @@ from tilewright.tensor_ir.hints import Prefetch, Stream, find_hint
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, find_intrinsic
 from tilewright.tensor_ir.ir import Func, Loop, MachineCode, Stmt, TensorIntrin, walk
 
+CountedLoops: TypeAlias = Callable[[str, str, "int | str", IntExpr, Callable[[], None]], None]
+"""Emits a loop: of a variable, from and to an operand, of an extent, around what the last argument emits."""
+
 _NESTS = 8
 """So many nests share the lines of a panel, where their number is not known: fewer leave some of it to be missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """``operands``: of each parameter, its first element and the distances of others. ``dims``: the values of the
+    description's. ``lines``: of cache that a step fetches, from ``ahead`` on; ``streamed``: the operand that is."""
+
+    intrinsic: TensorIntrin
+    operands: dict[str, list[str]]
+    dims: dict[str, IntExpr]
+    before: tuple[IntExpr, ...]
+    lines: int
+    ahead: str
+    streamed: str
+
+    @property
+    def symbol(self) -> str:
+        symbol = f"intrinsic.{self.intrinsic.name}" + (f".ahead{self.lines}" if self.lines else "")
+        return symbol + (f".stream{self.streamed}" if self.streamed else "")
+
+    def params(self, names: Sequence[str], integers: Sequence[str]) -> list[str]:
+        """The parameters of a function that takes these parameters of the description, and these integers."""
+        params: list[str] = []
+        for b in self.intrinsic.description.params:
+            if b.name in names:
+                params += [f"ptr %{b.name}", *(f"i64 %{b.name}_{d}" for d in range(len(b.shape) - 1))]
+        return [*params, *(f"i64 %{n}" for n in integers)]
+
+    def arguments(self, names: Sequence[str], integers: Sequence[str]) -> list[str]:
+        """What is passed for :meth:`params`."""
+        return [*(x for n in names for x in self.operands[n]), *(f"i64 {n}" for n in integers)]
 
 
 def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     """Emit the call of the intrinsic that runs ``nest``. Raises TargetError if the target can run none of its
     implementations."""
+    c = _resolved(ctx, func, nest)
+    code = implementation(c.intrinsic, ctx.code.module.target)
+    if c.lines or c.streamed:
+        code = tile_product_code(TILE_PRODUCTS[c.intrinsic.name], c.lines, c.streamed)
+    names, fetches = [*c.operands], ["ahead"] if c.lines else []
+    params = c.params(names, [*c.intrinsic.description.dims, *fetches])
+    arguments = c.arguments(names, [*_values(ctx, c), *([c.ahead] if c.lines else [])])
+    if c.intrinsic.resumes:
+        params.append("i1 %first")
+        arguments.append(f"i1 {_is_first(ctx, c.before)}")
+    _define(ctx, c.symbol, params, code.body, code.declares)
+    ctx.code.line(f"call void @{c.symbol}({', '.join(arguments)})")
+
+
+def call_stepwise(ctx: Context, func: Func, nest: Loop, counted: CountedLoops, between: Callable[[], None]) -> None:
+    """Emit the products in matrix tiles of ``nest`` step by step, each followed by what ``between`` emits. ``counted``:
+    emits a loop."""
+    c = _resolved(ctx, func, nest)
+    code = stepwise_code(TILE_PRODUCTS[c.intrinsic.name], c.lines, c.streamed)
+    *operands, sums = c.operands
+    loops = dict(zip(c.dims, ("t", "k")[-len(c.dims) :], strict=True))
+    fetches = ["ahead"] if c.lines else []
+    begin, step, end = (f"{c.symbol}.{part}" for part in ("begin", "step", "end"))
+    _define(ctx, begin, [*c.params([sums], []), "i1 %first"], code.begin, code.declares)
+    _define(ctx, step, c.params(operands, [*loops.values(), *fetches]), code.step, code.declares)
+    _define(ctx, end, c.params([sums], []), code.end, code.declares)
+    first = f"i1 {_is_first(ctx, c.before)}"
+    ctx.code.line(f"call void @{begin}({', '.join([*c.arguments([sums], []), first])})")
+
+    def steps(left: Sequence[str]) -> None:
+        if left:
+            extent = simplify(c.dims[left[0]], ctx.indexer.ranges)
+            counted(f"{nest.var}.{left[0]}", "0", ctx.indexer.value(extent), extent, lambda: steps(left[1:]))
+            return
+        at = [str(ctx.indexer.env[f"{nest.var}.{n}"]) for n in c.dims]
+        arguments = c.arguments(operands, [*at, *([c.ahead] if c.lines else [])])
+        ctx.code.line(f"call void @{step}({', '.join(arguments)})")
+        between()
+
+    steps([*c.dims])
+    ctx.code.line(f"call void @{end}({', '.join(c.arguments([sums], []))})")
+
+
+def _values(ctx: Context, c: _Call) -> list[str]:
+    """Of the dims."""
+    return [ctx.indexer.operand(simplify(c.dims[n], ctx.indexer.ranges)) for n in c.intrinsic.description.dims]
+
+
+def _resolved(ctx: Context, func: Func, nest: Loop) -> _Call:
+    """What the intrinsic that runs ``nest`` is called with."""
     intrinsic = find_intrinsic(func, intrinsic_of(nest) or "")
     if intrinsic is None:
         raise InternalError(f"codegen: loop {nest.var} names an unknown intrinsic")
@@ -38,21 +124,15 @@ def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     if isinstance(found, Mismatch):
         raise InternalError(f"codegen: loop {nest.var} is not {intrinsic.name}: {found.reason}")
     ahead = _fetched_ahead(ctx, func, nest, intrinsic)
-    symbol = _define(ctx, intrinsic, 0 if ahead is None else ahead[0], _streamed(nest, intrinsic, found))
-    operands: list[str] = []
+    operands: dict[str, list[str]] = {}
     for b in intrinsic.description.params:
         region = found.regions[b.name]
         info = ctx.buffers[region.buffer]
         first = ctx.indexer.pointer(info.pointer, memory_type(info.dtype), ctx.indexer.linear(region.start))
-        operands += [f"ptr {first}", *(f"i64 {ctx.indexer.operand(n)}" for n in region.strides[:-1])]
-    operands += [
-        f"i64 {ctx.indexer.operand(simplify(found.dims[n], ctx.indexer.ranges))}" for n in intrinsic.description.dims
-    ]
-    if ahead is not None:
-        operands.append(f"i64 {ctx.indexer.operand(ahead[1])}")
-    if intrinsic.resumes:
-        operands.append(f"i1 {_is_first(ctx, found.before)}")
-    ctx.code.line(f"call void @{symbol}({', '.join(operands)})")
+        operands[b.name] = [f"ptr {first}", *(f"i64 {ctx.indexer.operand(n)}" for n in region.strides[:-1])]
+    lines, at = (0, "") if ahead is None else (ahead[0], ctx.indexer.operand(ahead[1]))
+    dims = {n: found.dims[n] for n in intrinsic.description.dims}
+    return _Call(intrinsic, operands, dims, found.before, lines, at, _streamed(nest, intrinsic, found))
 
 
 def _is_first(ctx: Context, before: Sequence[IntExpr]) -> str:
@@ -106,26 +186,14 @@ def set_up(ctx: Context, func: Func, nests: Sequence[Stmt]) -> tuple[str, ...]:
     return ()
 
 
-def _define(ctx: Context, intrinsic: TensorIntrin, lines: int, streamed: str) -> str:
-    """The name of the intrinsic's function, which the module has from now on. ``lines``: what a step fetches ahead;
-    ``streamed``: the operand that is, if any."""
+def _define(ctx: Context, symbol: str, params: Sequence[str], body: str, declares: Sequence[str]) -> None:
+    """Give the module the function ``symbol``, which LLVM inlines, unless it has it."""
     module = ctx.code.module
-    symbol = f"intrinsic.{intrinsic.name}" + (f".ahead{lines}" if lines else "")
-    symbol += f".stream{streamed}" if streamed else ""
     if symbol not in module.helpers:
-        code = implementation(intrinsic, module.target)
-        if lines or streamed:
-            code = tile_product_code(TILE_PRODUCTS[intrinsic.name], lines, streamed)
-        for line in code.declares:
+        for line in declares:
             module.declare_text(line)
-        params: list[str] = []
-        for b in intrinsic.description.params:
-            params += [f"ptr %{b.name}", *(f"i64 %{b.name}_{d}" for d in range(len(b.shape) - 1))]
-        params += [f"i64 %{n}" for n in (*intrinsic.description.dims, *(["ahead"] if lines else []))]
-        params += ["i1 %first"] if intrinsic.resumes else []
         head = f"define internal void @{symbol}({', '.join(params)}) alwaysinline nounwind"
-        module.helpers[symbol] = f"{head} {{\n{code.body.strip()}\n  ret void\n}}"
-    return symbol
+        module.helpers[symbol] = f"{head} {{\n{body.strip()}\n  ret void\n}}"
 
 
 def implementation(intrinsic: TensorIntrin, target: Target) -> MachineCode:

@@ -10,6 +10,7 @@ Intel, Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tilewright.tensor_ir.intrinsics import SIDE, TileProduct
 from tilewright.tensor_ir.ir import MachineCode
@@ -75,13 +76,7 @@ def _begin(p: TileProduct) -> tuple[str, ...]:
 
 
 def _begin_taps(p: TileProduct) -> tuple[str, ...]:
-    return (
-        "tap:",
-        "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]",
-        *(f"%{x}.t = mul i64 %t, %{x}_0" for x in _operands(p)),
-        *(f"%{x}.tap = getelementptr i32, ptr %{x}, i64 %{x}.t" for x in _operands(p)),
-        "br label %step",
-    )
+    return ("tap:", "%t = phi i64 [ 0, %sum ], [ %t.next, %end ]", *_tap(p), "br label %step")
 
 
 def _fetch(lines: range) -> tuple[str, ...]:
@@ -118,22 +113,11 @@ def _low_products(
     )
 
 
-def tile_product_code(p: TileProduct, lines: int = 0, streamed: str = "") -> MachineCode:
-    """The code of :meth:`tilewright.tensor_ir.intrinsics.TileProduct.describe`. ``lines``: so many lines of cache a
-    step fetches into the second level, from ``%ahead`` words behind what it reads of B. ``streamed``: the operand that
-    is, A or B."""
-    loads = {x: STREAM if x == streamed else LOAD for x in "AB"}
-    product, feature = PRODUCTS[p.product]
-    sums = [(p.columns * r + c, r, c) for r in range(p.rows) for c in range(p.columns)]
-    taps, parts = p.has_taps, p.form == "parts"
-    step, row = (1, 2) if taps or parts else (0, 1)  # the strides of A along steps and rows
-    b_step, b_row = (1, 2) if taps else (0, 1)
-    products = [f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in sums]
-    load_b = [f"call void @{loads['B']}(i8 {_B + c}, ptr %B.{c}, i64 %B_{b_row}.pitch)" for c in range(p.columns)]
-    body = [
-        "begin:",
-        *(f"%{x}.pitch = shl i64 %{x}, 2" for x in (f"A_{row}", f"B_{b_row}", "C_0")),
-        *(f"%{x}.down = mul i64 %{x}, {SIDE}" for x in (f"A_{row}", "C_0")),
+def _places_of_sums(p: TileProduct) -> list[str]:
+    """Where each tile of the sums lies, and how far apart its rows do."""
+    return [
+        "%C_0.pitch = shl i64 %C_0, 2",
+        f"%C_0.down = mul i64 %C_0, {SIDE}",
         "%C.0.0 = getelementptr i32, ptr %C, i64 0",
         *(["%C.1.0 = getelementptr i32, ptr %C, i64 %C_0.down"] if p.rows > 1 else []),
         *(
@@ -141,41 +125,85 @@ def tile_product_code(p: TileProduct, lines: int = 0, streamed: str = "") -> Mac
             for r in range(p.rows)
             for _ in range(p.columns - 1)
         ),
+    ]
+
+
+def _sums(p: TileProduct) -> list[tuple[int, int, int]]:
+    """The register of each tile of the sums, its row and its column."""
+    return [(p.columns * r + c, r, c) for r in range(p.rows) for c in range(p.columns)]
+
+
+def _start(p: TileProduct) -> list[str]:
+    """Zero in all sums, or what they were."""
+    return [
         "br i1 %first, label %start, label %resume",
         "start:",
-        *(f"call void @{ZERO}(i8 {n})" for n, _, _ in sums),
+        *(f"call void @{ZERO}(i8 {n})" for n, _, _ in _sums(p)),
         "br label %sum",
         "resume:",
-        *(f"call void @{LOAD}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in sums),
+        *(f"call void @{LOAD}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in _sums(p)),
         "br label %sum",
         "sum:",
-        *_begin(p),
-        "step:",
-        f"%k = phi i64 [ 0, %{'tap' if taps else 'sum'} ], [ %next, %{'end' if parts else 'step'} ]",
-        *(f"%{x}.k = mul i64 %k, %{x}_{step if x[0] == 'A' else b_step}" for x in _operands(p)),
-        *(
-            f"%{x}.{'step' if parts and x == 'A' else '0'} = getelementptr i32, ptr %{x}{'.tap' if taps else ''}, "
-            f"i64 %{x}.k"
-            for x in _operands(p)
-        ),
-        *([f"%B.1 = getelementptr i32, ptr %B.0, i64 {SIDE}"] if p.columns > 1 else []),
-        *_fetch(range(lines // 3 if p.is_split else lines)),
-        *(load_b if parts else ()),
-        *(_BEGIN_PARTS if parts else ()),
-        *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
-        *(f"call void @{loads['A']}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
-        *(() if parts else load_b),
-        *products,
-        *(_low_products(p, products, row, b_row, lines, loads) if p.is_split else ()),
-        *(_END_PARTS if parts else ()),
-        "%next = add i64 %k, 1",
-        "%more = icmp slt i64 %next, %steps",
-        f"br i1 %more, label %step, label %{'end' if taps else 'done'}",
-        *(_END_TAPS if taps else ()),
-        "done:",
-        *(f"call void @{STORE}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in sums),
     ]
-    declares = (
+
+
+def _store(p: TileProduct) -> list[str]:
+    return [f"call void @{STORE}(i8 {n}, ptr %C.{r}.{c}, i64 %C_0.pitch)" for n, r, c in _sums(p)]
+
+
+class _Step:
+    """The lines of a step, and what it takes from before the first. ``lines``, ``streamed``: see
+    :func:`tile_product_code`."""
+
+    def __init__(self, p: TileProduct, lines: int, streamed: str) -> None:
+        self.p, self.lines = p, lines
+        self.loads = {x: STREAM if x == streamed else LOAD for x in "AB"}
+        taps, parts = p.has_taps, p.form == "parts"
+        self.step, self.row = (1, 2) if taps or parts else (0, 1)  # the strides of A along steps and rows
+        self.b_step, self.b_row = (1, 2) if taps else (0, 1)
+
+    def pitches(self) -> list[str]:
+        return [
+            *(f"%{x}.pitch = shl i64 %{x}, 2" for x in (f"A_{self.row}", f"B_{self.b_row}")),
+            f"%A_{self.row}.down = mul i64 %A_{self.row}, {SIDE}",
+        ]
+
+    def code(self) -> list[str]:
+        """Of step ``%k``, in tap ``%t``: loads and products."""
+        p, loads, row, b_row = self.p, self.loads, self.row, self.b_row
+        parts, tap = p.form == "parts", ".tap" if p.has_taps else ""
+        product, _ = PRODUCTS[p.product]
+        products = [f"call void @{product}(i8 {n}, i8 {_A + r}, i8 {_B + c})" for n, r, c in _sums(p)]
+        load_b = [f"call void @{loads['B']}(i8 {_B + c}, ptr %B.{c}, i64 %B_{b_row}.pitch)" for c in range(p.columns)]
+        return [
+            *(f"%{x}.k = mul i64 %k, %{x}_{self.step if x[0] == 'A' else self.b_step}" for x in _operands(p)),
+            *(
+                f"%{x}.{'step' if parts and x == 'A' else '0'} = getelementptr i32, ptr %{x}{tap}, i64 %{x}.k"
+                for x in _operands(p)
+            ),
+            *([f"%B.1 = getelementptr i32, ptr %B.0, i64 {SIDE}"] if p.columns > 1 else []),
+            *_fetch(range(self.lines // 3 if p.is_split else self.lines)),
+            *(load_b if parts else ()),
+            *(_BEGIN_PARTS if parts else ()),
+            *([f"%A.1 = getelementptr i32, ptr %A.0, i64 %A_{row}.down"] if p.rows > 1 else []),
+            *(f"call void @{loads['A']}(i8 {_A + r}, ptr %A.{r}, i64 %A_{row}.pitch)" for r in range(p.rows)),
+            *(() if parts else load_b),
+            *products,
+            *(_low_products(p, products, row, b_row, self.lines, loads) if p.is_split else ()),
+            *(_END_PARTS if parts else ()),
+        ]
+
+
+def _tap(p: TileProduct) -> list[str]:
+    """Where the operands of tap ``%t`` lie."""
+    return [
+        *(f"%{x}.t = mul i64 %t, %{x}_0" for x in _operands(p)),
+        *(f"%{x}.tap = getelementptr i32, ptr %{x}, i64 %{x}.t" for x in _operands(p)),
+    ]
+
+
+def _declares(p: TileProduct, lines: int, streamed: str) -> tuple[str, ...]:
+    return (
         _GLOBAL,
         f"declare void @{CONFIGURE}(ptr)",
         f"declare void @{RELEASE}()",
@@ -183,14 +211,64 @@ def tile_product_code(p: TileProduct, lines: int = 0, streamed: str = "") -> Mac
         f"declare void @{LOAD}(i8, ptr, i64)",
         *([f"declare void @{STREAM}(i8, ptr, i64)"] if streamed else []),
         f"declare void @{STORE}(i8, ptr, i64)",
-        f"declare void @{product}(i8, i8, i8)",
+        f"declare void @{PRODUCTS[p.product][0]}(i8, i8, i8)",
         *((f"declare void @{_PREFETCH}(ptr, i32, i32, i32)",) if lines else ()),
-        *(("declare i64 @llvm.smin.i64(i64, i64)",) if taps or parts else ()),
+        *(("declare i64 @llvm.smin.i64(i64, i64)",) if p.has_taps or p.form == "parts" else ()),
     )
+
+
+def _text(body: Sequence[str]) -> str:
+    return "\n".join(line if line.endswith(":") else f"  {line}" for line in body)
+
+
+def tile_product_code(p: TileProduct, lines: int = 0, streamed: str = "") -> MachineCode:
+    """The code of :meth:`tilewright.tensor_ir.intrinsics.TileProduct.describe`. ``lines``: so many lines of cache a
+    step fetches into the second level, from ``%ahead`` words behind what it reads of B. ``streamed``: the operand that
+    is, A or B."""
+    taps, parts = p.has_taps, p.form == "parts"
+    step = _Step(p, lines, streamed)
+    body = [
+        "begin:",
+        *step.pitches(),
+        *_places_of_sums(p),
+        *_start(p),
+        *_begin(p),
+        "step:",
+        f"%k = phi i64 [ 0, %{'tap' if taps else 'sum'} ], [ %next, %{'end' if parts else 'step'} ]",
+        *step.code(),
+        "%next = add i64 %k, 1",
+        "%more = icmp slt i64 %next, %steps",
+        f"br i1 %more, label %step, label %{'end' if taps else 'done'}",
+        *(_END_TAPS if taps else ()),
+        "done:",
+        *_store(p),
+    ]
     return MachineCode(
-        "\n".join(line if line.endswith(":") else f"  {line}" for line in body),
-        ("amx-tile", feature),
-        declares,
+        _text(body),
+        ("amx-tile", PRODUCTS[p.product][1]),
+        _declares(p, lines, streamed),
         f"call void @{CONFIGURE}(ptr @{_CONFIGURATION})",
         f"call void @{RELEASE}()",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StepwiseCode:
+    """The same code in three bodies, for what runs between the steps: ``begin`` sets the sums in registers, ``step``
+    multiplies step ``%k``, of tap ``%t`` where there are such, ``end`` stores the sums."""
+
+    begin: str
+    step: str
+    end: str
+    declares: tuple[str, ...]
+
+
+def stepwise_code(p: TileProduct, lines: int = 0, streamed: str = "") -> StepwiseCode:
+    """The parameters are those of :func:`tile_product_code`, with ``%k`` and ``%t`` in place of the dims."""
+    step = _Step(p, lines, streamed)
+    return StepwiseCode(
+        _text(["begin:", *_places_of_sums(p), *_start(p)]),
+        _text([*step.pitches(), *(_tap(p) if p.has_taps else ()), *step.code()]),
+        _text([*_places_of_sums(p), *_store(p)]),
+        _declares(p, lines, streamed),
     )

@@ -7,23 +7,24 @@ from dataclasses import replace
 from math import prod
 
 from tilewright.codegen.emit.context import Context, Lanes
+from tilewright.codegen.emit.copies import copies_of, slp_values, store_interleaved
 from tilewright.codegen.emit.digits import CountedLoop
 from tilewright.codegen.emit.expressions import evaluate
 from tilewright.codegen.emit.flatten import BufferInfo, FlatStore
-from tilewright.codegen.emit.interleaved_stores import store_interleaved
-from tilewright.codegen.emit.intrinsics import call_intrinsic
+from tilewright.codegen.emit.intrinsics import call_intrinsic, call_stepwise
 from tilewright.codegen.emit.memory import prefetch, store
-from tilewright.codegen.emit.slp_calls import copies_of, slp_values
+from tilewright.codegen.emit.trailing import Slices
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.llvm.types import memory_type
 from tilewright.codegen.prepare.assign_storage import stack_shape
 from tilewright.codegen.prepare.join_calls import unrolled_nest
+from tilewright.codegen.prepare.trail_sums import private_buffers, trail_of
 from tilewright.core.arith.bounds import loop_range, simplify, upper_bound
 from tilewright.core.arith.expr import IntExpr, const
 from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
 from tilewright.tensor_ir.analysis.prefetching import FetchedLines, steps_written_out
-from tilewright.tensor_ir.hints import Interleaved, Joined, Rolled, find_hint
+from tilewright.tensor_ir.hints import Interleaved, Joined, Rolled, Trails, find_hint
 from tilewright.tensor_ir.ir import Alloc, Block, Buffer, Func, Guard, Loop, Seq, Stmt, Store, expr_free_vars
 
 
@@ -46,14 +47,15 @@ class StatementEmitter:
         self._loops = 0  # written so far
         self._behind_first: dict[str, str] = {}  # of steps written out: the loop that fetches behind the first
         self._slots: dict[tuple[str, int], BufferInfo] = {}
+        self._local = private_buffers(func)
+        self._slices: Slices | None = None  # of what trails the products that are being written
 
     def emit(self, s: Stmt) -> None:
         """Write one statement."""
         if isinstance(s, (Block, Store)):
             self._store(s)
         elif isinstance(s, Seq):
-            for c in s.stmts:
-                self.emit(c)
+            self._sequence(s.stmts)
         elif isinstance(s, Loop):
             self._loop(s)
         elif isinstance(s, Alloc):
@@ -61,6 +63,26 @@ class StatementEmitter:
             self.emit(s.body)
         else:
             self._guard(s)
+
+    def _sequence(self, stmts: Sequence[Stmt]) -> None:
+        """One after the other, but what trails sums together with the products that compute these."""
+        left = [*stmts]
+        while left:
+            s = left.pop(0)
+            slices = self._trailing(s, left[0]) if left else None
+            if slices is None:
+                self.emit(s)
+                continue
+            self._slices = slices
+            self.emit(s)
+            self._slices = None
+            slices.finish()
+            del left[0]
+
+    def _trailing(self, s: Stmt, following: Stmt) -> Slices | None:
+        hint = find_hint(following.hints, Trails) if isinstance(following, Loop) else None
+        trail = None if hint is None else trail_of(s, following, self._local, self.ctx.indexer.ranges)
+        return None if hint is None or trail is None else Slices(self.ctx, trail, hint.slices, self.emit)
 
     # -- stores --------------------------------------------------------------------------------------------------
     def _store(self, s: Block | Store) -> None:
@@ -83,7 +105,9 @@ class StatementEmitter:
         extent = ctx.indexer.value(simplify(s.extent, ctx.indexer.ranges))
         if isinstance(extent, int) and extent <= 0:
             return
-        if intrinsic_of(s) is not None:
+        if intrinsic_of(s) is not None and self._slices is not None:
+            call_stepwise(ctx, self.func, s, self.counted, self._slices.follow)
+        elif intrinsic_of(s) is not None:
             call_intrinsic(ctx, self.func, s)
         elif s.kind == "vectorized":
             self._vectorized(s, extent)

@@ -2,7 +2,7 @@
 
 Written out, ``for c in unrolled(3): for x in vectorized(8): B[x, c] = f(c, x)`` stores 24 single elements that lie one
 after the other. With the hint ``interleaved`` on its outer loop they are one store
-(:mod:`tilewright.codegen.emit.interleaved_stores`).
+(:mod:`tilewright.codegen.emit.copies`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A function like exp is twenty operations of which each waits for the one before.
 the other fill the window in which a processor looks for work with operations that wait; where the same operation of
 several copies comes together, they go on side by side. A look-up in a table of bytes takes as long for a few bytes as
 for a register full, so copies fill it together. The hint ``joined`` on the outermost of the loops that are written out
-says how many (:mod:`tilewright.codegen.emit.slp_calls`).
+says how many (:mod:`tilewright.codegen.emit.copies`).
 """
 
 from __future__ import annotations

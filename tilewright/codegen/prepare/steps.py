@@ -11,6 +11,7 @@ from tilewright.codegen.prepare.join_calls import join_calls
 from tilewright.codegen.prepare.limit_unrolling import limit_unrolling
 from tilewright.codegen.prepare.order_lanes import order_lanes
 from tilewright.codegen.prepare.start_whole_tiles import start_whole_tiles
+from tilewright.codegen.prepare.trail_sums import trail_sums
 from tilewright.core.config import from_environment
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.empty_reductions import store_empty_inits
@@ -31,8 +32,10 @@ STEPS: Mapping[str, Callable[[Func, Target], Func]] = {
     # neighbours first: it takes the values as they are
     "interleave_stores": interleave_stores,
     "join_calls": join_calls,
-    # last: what it writes out is not joined
+    # what it writes out is not joined
     "limit_unrolling": limit_unrolling,
+    # last: of the nests that there are in the end
+    "trail_sums": trail_sums,
 }
 
 

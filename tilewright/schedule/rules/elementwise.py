@@ -35,7 +35,7 @@ _WRITTEN_OUT = 4096
 """Nodes of an expression that are written out side by side by default: a sample of cubic interpolation has 1,400 to
 2,800, which are independent enough for one vector to keep the CPU busy, and take LLVM long enough."""
 _ALTERNATE = 4
-"""Planes that are stored as one (:mod:`tilewright.codegen.emit.interleaved_stores`)."""
+"""Planes that are stored as one (:mod:`tilewright.codegen.emit.copies`)."""
 
 
 def _matches(s: Schedule, block: str, target: Target) -> list[None]:

@@ -10,7 +10,7 @@ from tilewright.core import dtypes
 from tilewright.core.arith.expr import const, of_atom, var
 from tilewright.core.arith.minmax import maximum, minimum
 from tilewright.core.errors import ParseError
-from tilewright.tensor_ir.hints import Interleaved, Intrinsic, Joined, ParallelIf, Prefetch, Rolled, Stream
+from tilewright.tensor_ir.hints import Interleaved, Intrinsic, Joined, ParallelIf, Prefetch, Rolled, Stream, Trails
 from tilewright.tensor_ir.ir import Alloc, Buffer, Cast, Const, Dyn, Func, Guard, Index, Load, Loop, Op, Seq, Store, seq
 from tilewright.tensor_ir.text import parse_func
 from tilewright.tests.tensor_ir.programs import PROGRAMS
@@ -60,7 +60,13 @@ def test_round_trip_of_everything() -> None:
     body = Alloc(
         Buffer("s", dtypes.bool_, ()),
         seq(
-            Loop("h", const(2), Seq(()), "unrolled", (Interleaved(), Joined(4), Prefetch(("X", "Y"), 2), Rolled())),
+            Loop(
+                "h",
+                const(2),
+                Seq(()),
+                "unrolled",
+                (Interleaved(), Joined(4), Prefetch(("X", "Y"), 2), Rolled(), Trails(3)),
+            ),
             inner,
             loops,
             guard,

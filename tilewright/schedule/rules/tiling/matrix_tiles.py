@@ -12,7 +12,8 @@ The formulas put operands and sums into such blocks (:mod:`tilewright.lowering.g
 
 Where there are few row tiles the threads share the panels, and all of A is put together first. Row tiles that read the
 same panel take some steps of their sums in turns (:mod:`.steps_in_turns`), where a panel is too long for the
-first-level cache.
+first-level cache. As many have their sums together where these stay in that cache, so that what finishes the first ones
+may run while the next ones are computed (hint ``trails``).
 
 Decisions besides those of :mod:`.cache_blocking`, :mod:`.steps_in_turns` and
 :mod:`tilewright.schedule.rules.parallelism`: ``<stage>.at``, the loop at which A's blocks are made.
@@ -59,6 +60,7 @@ from tilewright.schedule.rules.tiling.tile_size import TileLoops
 from tilewright.schedule.rules.tiling.write_tile import operand_stages, write_out
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor_ir.analysis.scopes import block_environment, find_block, find_buffer, find_loop
+from tilewright.tensor_ir.hints import TRAILED_BLOCKS
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, Form, TileProduct
 from tilewright.tensor_ir.ir import Buffer, Func, loads
 
@@ -167,13 +169,15 @@ def _finish(s: Schedule, consumer: str, match: TiledProduct, target: Target) -> 
     inside = tiles_in_turns(count, by, target) if even and lead[-1] in order.rows and lead[-2:-1] else 1
     streamed = choose_streamed(s, reduction, passing(s, reduction, by, order, target))
     depth = choose_steps(s, reduction, by, target, streamed == "rows") if inside > 1 else None
-    if depth is not None:
+    grouped = depth is not None or inside >= TRAILED_BLOCKS
+    if grouped:
         lead = [*lead[:-1], *(s.split(lead[-1], (None, inside))[:1] if inside != count else ())]
     s.compute_at(reduction, lead[-1], whole=True, multiple=SIDE * by.rows)
     block_loop = next(x for x in s.loops(reduction) if x not in lead)
-    if depth is not None:
+    if grouped:
         over, block_loop = s.split(block_loop, (None, SIDE * by.rows))
-        sum_in_turns(s, reduction, over, depth)
+        if depth is not None:
+            sum_in_turns(s, reduction, over, depth)
     fetch_panels(s, reduction, block_loop, match.right, order.loops[0] in tile.columns, target)
     stream(s, block_loop, streamed, match.left, match.right)
     s.tensorize(block_loop, by.name)

@@ -1,7 +1,9 @@
-"""Copies of a block that are joined (:mod:`tilewright.codegen.prepare.join_calls`).
+"""Copies of a block in a loop that is written out, computed at once.
 
-The arguments are read copy by copy and put side by side in one vector, which LLVM cuts into registers again; the
-results are stored copy by copy.
+Those whose elements alternate in memory (:mod:`tilewright.codegen.prepare.interleave_stores`) are shuffled into that
+order and stored as one. Of those that are joined (:mod:`tilewright.codegen.prepare.join_calls`) the arguments are read
+copy by copy and put side by side in one vector; the results are stored copy by copy. LLVM cuts wide vectors into
+registers.
 """
 
 from __future__ import annotations
@@ -12,10 +14,32 @@ from itertools import product
 from tilewright.codegen.emit.context import Context, Lanes
 from tilewright.codegen.emit.expressions import evaluate
 from tilewright.codegen.emit.flatten import FlatStore
+from tilewright.codegen.emit.memory import store
 from tilewright.codegen.llvm.builder import Value
 from tilewright.codegen.prepare.byte_look_ups import looked_up_byte
 from tilewright.codegen.prepare.join_calls import is_long
+from tilewright.core.arith.expr import var
+from tilewright.core.errors import InternalError
 from tilewright.tensor_ir.ir import Const, Expr, Load, Loop, Op, expr_children
+
+
+def store_interleaved(ctx: Context, flat: FlatStore, copies: Loop, lanes: Lanes) -> None:
+    """Store all of ``copies``, whose elements alternate in memory."""
+    count = copies.extent.value() or 0
+    form = ctx.split(flat.offset, lanes)
+    if form is None or form[0] != count or form[1].coefficient(copies.var) != 1:
+        raise InternalError(f"codegen: the copies of {copies.var} do not alternate in {flat.buffer}")
+    values = []
+    for k in range(count):
+        ctx.indexer.env[copies.var] = k
+        ctx.lanes, ctx.memo = lanes, {}
+        values.append(ctx.code.splat(evaluate(ctx, flat.value), lanes.count))
+    del ctx.indexer.env[copies.var]
+    wide = Lanes(lanes.var, lanes.count * count)
+    ctx.lanes, ctx.memo = wide, {}
+    first = form[1].substitute({copies.var: 0})
+    store(ctx, flat.buffer, first + var(lanes.var), ctx.code.interleave(values))
+    ctx.lanes = None
 
 
 def copies_of(unrolled: Sequence[Loop], most: int) -> Iterator[list[dict[str, int]]]:
@@ -79,4 +103,4 @@ def _place(ctx: Context, e: Load) -> Expr | None:
     return looked_up_byte(ctx.target, info.dtype, info.capacity, e.indices[0])
 
 
-__all__ = ["copies_of", "slp_values"]
+__all__ = ["copies_of", "slp_values", "store_interleaved"]
