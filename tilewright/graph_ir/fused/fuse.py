@@ -128,7 +128,7 @@ class _Fuser:
             for i in dict.fromkeys(node_reads(n)):
                 if i in self.place:
                     self.readers[self.place[i]].append(k)
-        self.group_of = list(range(len(self.nodes)))
+        self.group_of = {k: k for k in range(len(self.nodes))}
         self.members: dict[int, list[int]] = {k: [k] for k in range(len(self.nodes))}
         self.after = self._post_dominators()
         self.refusals: list[FusionRefusal] = []
@@ -161,12 +161,14 @@ class _Fuser:
 
     # -- merging -------------------------------------------------------------------------------------------------
     def run(self) -> None:
-        """Anchors take what follows them; then elementwise chains join; then what comes before joins an anchor; then
-        pairs of anchors join."""
+        """Anchors take what follows them, but for last nodes that only widen; then elementwise chains join; then what
+        comes before joins an anchor; then pairs of anchors join."""
         order = range(len(self.nodes))
-        for k in order:
-            if self.kinds[k] in _ANCHORS:
-                self._grow(k)
+        anchors = [k for k in order if self.kinds[k] in _ANCHORS]
+        for k in anchors:
+            self._grow(k)
+        for k in anchors:
+            self._leave_to_reader(k)
         for k in order:
             if self.kinds[k] in _PLAIN:
                 self._grow(k)
@@ -191,6 +193,48 @@ class _Fuser:
                     self.refusals.append(FusionRefusal(self.nodes[last].name, self.nodes[target].name, reason))
                 return
             self._merge({group} | {self.group_of[b] for b in between})
+
+    def _leave_to_reader(self, anchor: int) -> None:
+        """Gives the last nodes to the group of their reader, if that can take them, where they make elements wider (a
+        Cast, a DequantizeLinear, and what scales its result): what is stored between the two has fewer bytes."""
+        group = self.group_of[anchor]
+        members = sorted(self.members[group])
+        tail, target = self._widening(members), self.after[members[-1]]
+        if not tail or target is None:
+            return
+        own, between = tail[0], self._between(members[-1], target)
+        self.members[group], self.members[own] = [m for m in members if m not in tail], tail
+        self.group_of.update(dict.fromkeys(tail, own))
+        if len(between) < self.limits.max_nodes and self._refusal(own, between) is None:
+            self._merge({own} | {self.group_of[b] for b in between})
+        else:
+            self._merge({group, own})
+
+    def _widening(self, members: Sequence[int]) -> list[int]:
+        """The last of these nodes, from behind the one whose result has the fewest bits, where each changes the result
+        of the one before it element by element, and nothing else reads that; none if the last has as few."""
+        chain, found = [members[-1]], 0
+        bits = [self._bits(members[-1])]
+        for before in reversed(members[:-1]):
+            if self._changed(chain[-1]) != before or self.readers[before] != [chain[-1]]:
+                break
+            if self._bits(before) < min(bits):
+                found = len(chain)
+            chain.append(before)
+            bits.append(self._bits(before))
+        return sorted(chain[:found])
+
+    def _changed(self, m: int) -> int | None:
+        """The node whose result ``m`` changes element by element, if that is all that it reads of other nodes."""
+        node = self.nodes[m]
+        made = [i for i in node.inputs if i in self.place]
+        if self.kinds[m] is not PatternKind.BROADCAST or len(made) != 1 or len(node.outputs) != 1:
+            return None
+        return self.place[made[0]] if self._shape(made[0]) == self._shape(node.outputs[0]) else None
+
+    def _bits(self, m: int) -> int:
+        """Of an element of the node's first result."""
+        return self.graph.values[self.nodes[m].outputs[0]].dtype.bits
 
     def _note_exit(self, last: int) -> None:
         node = self.nodes[last]

@@ -6,7 +6,8 @@ is rounded when the model is built, the other operand where it is made, and the 
 ``output_dtype``). Weights of few bits (``MatMulDequantized``) stay as they are. Whatever else reads that operand reads
 the rounded one, too, so that it is stored once, in half of the bytes: other products as it is, other operators through
 a Cast of their own, which fuses with them. What operators only move on its way is rounded before them
-(:mod:`.narrow_moves`). Tables of float32 that rows are taken from are rounded, too: they have half of the size then.
+(:mod:`.narrow_moves`), and so is the first of two products that are added up
+(:mod:`.narrow_branches`). Tables of float32 that rows are taken from are rounded, too: they have half of the size then.
 Where nodes are named, those that are named so are reduced, and no others, whatever the estimates say.
 
 Between both is ``bf16x3``: a product keeps its operands, and may take each for a sum of two bfloat16 numbers
@@ -38,6 +39,7 @@ from tilewright.lowering.implementations.split_products import ATTRIBUTE as SPLI
 from tilewright.lowering.implementations.split_products import FAMILY
 from tilewright.lowering.precision.balanced_rounding import rounded_weight
 from tilewright.lowering.precision.casts import read_through_cast
+from tilewright.lowering.precision.narrow_branches import narrow_branches
 from tilewright.lowering.precision.narrow_moves import narrow_moves
 from tilewright.machine.target import Target
 
@@ -190,6 +192,7 @@ def _choose(graph: Graph, ctx: PassContext, target: Target, inexact: bool, wante
             _read_by_others(ed, x, own, products.keys() - {c.node.name for c in split} - wanted.names.keys())
     if asked.nodes is None and asked.precision == "bf16":
         narrow_moves(ed, ctx, narrow)
+        narrow_branches(ed, ctx, frozenset(c.node.name for c in reduced))
         _narrow_tables(ed, ctx)
     return ed.finish()
 

@@ -65,6 +65,30 @@ def silu(b: GraphBuilder) -> str:
     return b.op("Mul", y, b.op("Sigmoid", y))
 
 
+def branches(after: Callable[[GraphBuilder, str], str]) -> Build:
+    """Two convolutions that are added up, and what follows the second."""
+
+    def build(b: GraphBuilder) -> str:
+        x = image(b)
+        first = conv(b, x)
+        return b.op("Relu", b.op("Add", first, after(b, conv(b, x))))
+
+    return build
+
+
+def rounded(b: GraphBuilder, y: str) -> str:
+    return b.op("Cast", b.op("Cast", y, to=16), to=1)
+
+
+def requantized(b: GraphBuilder, y: str) -> str:
+    zero = np.uint8(3)
+    return b.op("DequantizeLinear", b.op("QuantizeLinear", y, F(0.5), zero), F(0.5), zero)
+
+
+def scaled_bytes(b: GraphBuilder, y: str) -> str:
+    return b.op("Mul", b.op("Cast", b.op("QuantizeLinear", y, F(0.5), np.uint8(3)), to=1), F(0.5))
+
+
 def attention(b: GraphBuilder) -> str:
     q, k = b.input("q", "float32", ("n", 5, 2, 4)), b.input("k", "float32", ("n", 5, 2, 4))
     s = b.op("MatMul", b.op("Transpose", q, perm=(0, 2, 1, 3)), b.op("Transpose", k, perm=(0, 2, 3, 1)))
@@ -78,6 +102,21 @@ GROUPS: list[tuple[str, Build, list[str]]] = [
     ("bias", lambda b: b.op("Relu", b.op("Add", b.op("MatMul", x2(b), w(6, 6)), w(6))), ["MatMul Add Relu"]),
     ("silu", silu, ["Conv Sigmoid Mul"]),
     ("resnet", resnet_block, ["Conv Relu", "Conv Relu", "Conv Add Relu"]),
+    ("rounded", branches(rounded), ["Conv Cast", "Conv Cast Add Relu"]),
+    ("bytes", branches(requantized), ["Conv QuantizeLinear", "Conv DequantizeLinear Add Relu"]),
+    ("scaled bytes", branches(scaled_bytes), ["Conv QuantizeLinear", "Conv Cast Mul Add Relu"]),
+    ("as wide", branches(lambda b, y: b.op("Neg", y)), ["Conv Neg", "Conv Add Relu"]),
+    ("narrower", branches(lambda b, y: b.op("Cast", y, to=1)), ["Conv Cast", "Conv Add Relu"]),
+    (
+        "widened for good",
+        lambda b: b.op("Cast", b.op("Cast", conv(b, image(b)), to=16), to=1),
+        ["Conv Cast Cast"],
+    ),
+    (
+        "widened for a view",
+        lambda b: b.op("Reshape", rounded(b, conv(b, image(b))), i64(-1)),
+        ["Conv Cast Cast", "Reshape"],
+    ),
     ("attention", attention, ["Transpose Transpose MatMul Mul Add", "Softmax"]),
     (
         "reduction",
