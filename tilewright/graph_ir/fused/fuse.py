@@ -213,8 +213,7 @@ class _Fuser:
     def _widening(self, members: Sequence[int]) -> list[int]:
         """The last of these nodes, from behind the one whose result has the fewest bits, where each changes the result
         of the one before it element by element, and nothing else reads that; none if the last has as few."""
-        chain, found = [members[-1]], 0
-        bits = [self._bits(members[-1])]
+        chain, bits, found = [members[-1]], [self._bits(members[-1])], 0
         for before in reversed(members[:-1]):
             if self._changed(chain[-1]) != before or self.readers[before] != [chain[-1]]:
                 break
@@ -225,16 +224,18 @@ class _Fuser:
         return sorted(chain[:found])
 
     def _changed(self, m: int) -> int | None:
-        """The node whose result ``m`` changes element by element, if that is all that it reads of other nodes."""
+        """The node whose only result ``m`` changes element by element, if that is all that it reads of other nodes."""
         node = self.nodes[m]
         made = [i for i in node.inputs if i in self.place]
         if self.kinds[m] is not PatternKind.BROADCAST or len(made) != 1 or len(node.outputs) != 1:
             return None
-        return self.place[made[0]] if self._shape(made[0]) == self._shape(node.outputs[0]) else None
+        alike = self._shape(made[0]) == self._shape(node.outputs[0])
+        return self.place[made[0]] if alike and len(self.nodes[self.place[made[0]]].outputs) == 1 else None
 
     def _bits(self, m: int) -> int:
-        """Of an element of the node's first result."""
-        return self.graph.values[self.nodes[m].outputs[0]].dtype.bits
+        """Of an element of the node's result, the most if it has several; 0 if none has elements."""
+        values = (self.graph.values.get(o) for o in self.nodes[m].outputs)
+        return max((v.dtype.bits for v in values if v is not None and isinstance(v.type, TensorType)), default=0)
 
     def _note_exit(self, last: int) -> None:
         node = self.nodes[last]

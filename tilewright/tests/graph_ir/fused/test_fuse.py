@@ -76,6 +76,12 @@ def branches(after: Callable[[GraphBuilder, str], str]) -> Build:
     return build
 
 
+def last_state(b: GraphBuilder) -> str:
+    x = b.input("x", "float32", (5, 2, 3))
+    _, state = b.ops("GRU", x, w(1, 12, 3), w(1, 12, 4), outputs=("", "state"), hidden_size=4)
+    return b.op("Relu", state)
+
+
 def rounded(b: GraphBuilder, y: str) -> str:
     return b.op("Cast", b.op("Cast", y, to=16), to=1)
 
@@ -117,6 +123,8 @@ GROUPS: list[tuple[str, Build, list[str]]] = [
         lambda b: b.op("Reshape", rounded(b, conv(b, image(b))), i64(-1)),
         ["Conv Cast Cast", "Reshape"],
     ),
+    ("no first result", last_state, ["GRU", "Relu"]),
+    ("no first result, then wider", lambda b: rounded(b, last_state(b)), ["GRU", "Relu Cast Cast"]),
     ("attention", attention, ["Transpose Transpose MatMul Mul Add", "Softmax"]),
     (
         "reduction",
