@@ -65,16 +65,17 @@ def call_intrinsic(ctx: Context, func: Func, nest: Loop) -> None:
     """Emit the call of the intrinsic that runs ``nest``. Raises TargetError if the target can run none of its
     implementations."""
     c = _resolved(ctx, func, nest)
-    code = implementation(c.intrinsic, ctx.code.module.target)
-    if c.lines or c.streamed:
-        code = tile_product_code(TILE_PRODUCTS[c.intrinsic.name], c.lines, c.streamed)
     names, fetches = [*c.operands], ["ahead"] if c.lines else []
     params = c.params(names, [*c.intrinsic.description.dims, *fetches])
     arguments = c.arguments(names, [*_values(ctx, c), *([c.ahead] if c.lines else [])])
     if c.intrinsic.resumes:
         params.append("i1 %first")
         arguments.append(f"i1 {_is_first(ctx, c.before)}")
-    _define(ctx, c.symbol, params, code.body, code.declares)
+    if c.symbol not in ctx.code.module.helpers:
+        code = implementation(c.intrinsic, ctx.code.module.target)
+        if c.lines or c.streamed:
+            code = tile_product_code(TILE_PRODUCTS[c.intrinsic.name], c.lines, c.streamed)
+        _define(ctx, c.symbol, params, code.body, code.declares)
     ctx.code.line(f"call void @{c.symbol}({', '.join(arguments)})")
 
 
@@ -82,14 +83,14 @@ def call_stepwise(ctx: Context, func: Func, nest: Loop, counted: CountedLoops, b
     """Emit the products in matrix tiles of ``nest`` step by step, each followed by what ``between`` emits. ``counted``:
     emits a loop."""
     c = _resolved(ctx, func, nest)
-    code = stepwise_code(TILE_PRODUCTS[c.intrinsic.name], c.lines, c.streamed)
     *operands, sums = c.operands
-    loops = dict(zip(c.dims, ("t", "k")[-len(c.dims) :], strict=True))
-    fetches = ["ahead"] if c.lines else []
     begin, step, end = (f"{c.symbol}.{part}" for part in ("begin", "step", "end"))
-    _define(ctx, begin, [*c.params([sums], []), "i1 %first"], code.begin, code.declares)
-    _define(ctx, step, c.params(operands, [*loops.values(), *fetches]), code.step, code.declares)
-    _define(ctx, end, c.params([sums], []), code.end, code.declares)
+    if step not in ctx.code.module.helpers:
+        code = stepwise_code(TILE_PRODUCTS[c.intrinsic.name], c.lines, c.streamed)
+        counters = [*("t", "k")[-len(c.dims) :], *(["ahead"] if c.lines else [])]
+        _define(ctx, begin, [*c.params([sums], []), "i1 %first"], code.begin, code.declares)
+        _define(ctx, step, c.params(operands, counters), code.step, code.declares)
+        _define(ctx, end, c.params([sums], []), code.end, code.declares)
     first = f"i1 {_is_first(ctx, c.before)}"
     ctx.code.line(f"call void @{begin}({', '.join([*c.arguments([sums], []), first])})")
 
@@ -187,13 +188,12 @@ def set_up(ctx: Context, func: Func, nests: Sequence[Stmt]) -> tuple[str, ...]:
 
 
 def _define(ctx: Context, symbol: str, params: Sequence[str], body: str, declares: Sequence[str]) -> None:
-    """Give the module the function ``symbol``, which LLVM inlines, unless it has it."""
+    """Give the module the function ``symbol``, which LLVM inlines."""
     module = ctx.code.module
-    if symbol not in module.helpers:
-        for line in declares:
-            module.declare_text(line)
-        head = f"define internal void @{symbol}({', '.join(params)}) alwaysinline nounwind"
-        module.helpers[symbol] = f"{head} {{\n{body.strip()}\n  ret void\n}}"
+    for line in declares:
+        module.declare_text(line)
+    head = f"define internal void @{symbol}({', '.join(params)}) alwaysinline nounwind"
+    module.helpers[symbol] = f"{head} {{\n{body.strip()}\n  ret void\n}}"
 
 
 def implementation(intrinsic: TensorIntrin, target: Target) -> MachineCode:

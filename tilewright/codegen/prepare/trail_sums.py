@@ -28,7 +28,7 @@ from tilewright.core.arith.bounds import Ranges, extremes, is_nonneg, loop_range
 from tilewright.core.arith.expr import IntExpr, product
 from tilewright.machine.target import Target
 from tilewright.tensor_ir.analysis.intrinsic_match import intrinsic_of
-from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, buffers, loads_of, loop_ranges
+from tilewright.tensor_ir.analysis.scopes import block_environment, blocks_in, buffers, loads_of, loop_ranges, loops_in
 from tilewright.tensor_ir.hints import TRAILED_BLOCKS, Trails, with_hint
 from tilewright.tensor_ir.intrinsics import SIDE, TILE_PRODUCTS, TileProduct
 from tilewright.tensor_ir.ir import Block, Buffer, Func, Loop, Seq, Stmt, map_children, walk, walk_index
@@ -63,7 +63,7 @@ def trail_sums(func: Func, target: Target) -> Func:
         if not isinstance(s, Seq):
             return s
         pairs = zip(s.stmts, s.stmts[1:], strict=False)
-        marked = [s.stmts[0], *(_marked(second, trail_of(first, second, local, ranges)) for first, second in pairs)]
+        marked = [*s.stmts[:1], *(_marked(second, trail_of(first, second, local, ranges)) for first, second in pairs)]
         return dataclasses.replace(s, stmts=tuple(marked)) if marked != [*s.stmts] else s
 
     body = visit(func.body, {})
@@ -122,7 +122,7 @@ def _has_steps(loop: Loop, loops: Sequence[Loop], ranges: Ranges) -> bool:
 
 
 def _ranges_in(s: Stmt) -> dict[str, tuple[IntExpr, IntExpr]]:
-    return loop_ranges(x for x in walk(s) if isinstance(x, Loop))
+    return loop_ranges(loops_in(walk(s)))
 
 
 def _is_one_panel(acc: Buffer, by: TileProduct) -> bool:
@@ -133,7 +133,7 @@ def _is_one_panel(acc: Buffer, by: TileProduct) -> bool:
 def _are_apart(first: Stmt, second: Stmt, acc: str) -> bool:
     """True if ``first`` writes only the sums, and ``second`` nothing that ``first`` uses; both by one thread."""
     (read, written), (_, finished) = uses(first), uses(second)
-    kinds = {x.kind for x in walk(second) if isinstance(x, Loop)}
+    kinds = {x.kind for x in loops_in(walk(second))}
     return written == {acc} and not finished & (read | written) and not kinds & {"parallel", "opaque"}
 
 
@@ -154,19 +154,19 @@ def _last_rows(second: Stmt, slice_: Stmt, acc: str, ranges: Ranges) -> tuple[In
     return tuple(found) or None
 
 
-def steps_of(nest: Loop) -> IntExpr:
+def _steps_of(nest: Loop) -> IntExpr:
     """The steps of a nest of products: of its reduction, but for the words of one."""
     (block,) = blocks_in(nest)
     bound = block_environment(block)
     steps = {v for a in block.axes if a.kind == "reduce" for v in bound[a.name].free_vars()}
-    return product(x.extent for x in walk(nest) if isinstance(x, Loop) and x.var in steps) // SIDE
+    return product(x.extent for x in loops_in(walk(nest)) if x.var in steps) // SIDE
 
 
 def _slices_a_step(trail: Trail) -> int:
     """So many slices behind each step that all are done soon after the last one; 0 if there are too few blocks, or so
     few slices that what waits for them is less than what the steps lose by being apart."""
     blocks, rows = trail.blocks.extent.value(), trail.nest.extent.value() or SIDE
-    steps, slices = steps_of(trail.nest).value(), product(x.extent for x in trail.loops).value()
+    steps, slices = _steps_of(trail.nest).value(), product(x.extent for x in trail.loops).value()
     if (blocks is not None and blocks < TRAILED_BLOCKS) or not steps:
         return 0
     if blocks is None or slices is None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from tilewright.core import dtypes
 from tilewright.graph_ir.ir import Node
 from tilewright.graph_ir.passes.base import with_inputs
 from tilewright.graph_ir.passes.editor import GraphEditor
+
+
+def rounded(ed: GraphEditor, name: str) -> str:
+    """``name`` in bfloat16, by a Cast at the editor's anchor; numbers below the smallest normal one become 0."""
+    return ed.add("Cast", (name,), {"to": dtypes.bfloat16, "flush": 1}, hint=f"{name}.bf16")[0]
 
 
 def read_through_cast(ed: GraphEditor, reader: Node, name: str, stored: str, hint: str) -> None:

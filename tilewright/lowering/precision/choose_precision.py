@@ -6,8 +6,8 @@ is rounded when the model is built, the other operand where it is made, and the 
 ``output_dtype``). Weights of few bits (``MatMulDequantized``) stay as they are. Whatever else reads that operand reads
 the rounded one, too, so that it is stored once, in half of the bytes: other products as it is, other operators through
 a Cast of their own, which fuses with them. What operators only move on its way is rounded before them
-(:mod:`.narrow_moves`), and so is the first of two products that are added up
-(:mod:`.narrow_branches`). Tables of float32 that rows are taken from are rounded, too: they have half of the size then.
+(:mod:`.narrow_moves`), and so is the last of two products that are added up (:mod:`.narrow_branches`). Tables of
+float32 that rows are taken from are rounded, too: they have half of the size then.
 Where nodes are named, those that are named so are reduced, and no others, whatever the estimates say.
 
 Between both is ``bf16x3``: a product keeps its operands, and may take each for a sum of two bfloat16 numbers
@@ -38,7 +38,7 @@ from tilewright.lowering.formulas.attention_tiles import pays_in_tiles, suits_ti
 from tilewright.lowering.implementations.split_products import ATTRIBUTE as SPLIT
 from tilewright.lowering.implementations.split_products import FAMILY
 from tilewright.lowering.precision.balanced_rounding import rounded_weight
-from tilewright.lowering.precision.casts import read_through_cast
+from tilewright.lowering.precision.casts import read_through_cast, rounded
 from tilewright.lowering.precision.narrow_branches import narrow_branches
 from tilewright.lowering.precision.narrow_moves import narrow_moves
 from tilewright.machine.target import Target
@@ -216,7 +216,7 @@ def _narrow_operands(ed: GraphEditor, node: Node, count: int, narrow: dict[str, 
     for x in node.inputs[:count]:
         if x not in narrow:
             ed.set_anchor(ed.node_id(node))
-            narrow[x] = ed.add("Cast", (x,), {"to": dtypes.bfloat16, "flush": 1}, hint=f"{x}.bf16")[0]
+            narrow[x] = rounded(ed, x)
 
 
 def _narrow_tables(ed: GraphEditor, ctx: PassContext) -> None:

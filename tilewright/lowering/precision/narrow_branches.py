@@ -7,11 +7,10 @@ bytes are written and read. The first of them in the graph takes the Add into it
 
 from __future__ import annotations
 
-from tilewright.core import dtypes
 from tilewright.graph_ir.ir import Node
 from tilewright.graph_ir.passes.base import PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
-from tilewright.lowering.precision.casts import read_through_cast
+from tilewright.lowering.precision.casts import read_through_cast, rounded
 
 
 def narrow_branches(ed: GraphEditor, ctx: PassContext, reduced: frozenset[str]) -> None:
@@ -26,8 +25,7 @@ def narrow_branches(ed: GraphEditor, ctx: PassContext, reduced: frozenset[str]) 
         stored = found[max(found, key=order.__getitem__)]
         (name,) = stored.outputs
         ed.set_anchor(ed.node_id(adds))
-        rounded = ed.add("Cast", (name,), {"to": dtypes.bfloat16, "flush": 1}, hint=f"{name}.bf16")[0]
-        read_through_cast(ed, adds, name, rounded, f"{name}.wide")
+        read_through_cast(ed, adds, name, rounded(ed, name), f"{name}.wide")
         ctx.log.fire("bfloat16", stored.name)
 
 

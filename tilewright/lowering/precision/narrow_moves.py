@@ -10,6 +10,7 @@ from tilewright.core import dtypes
 from tilewright.graph_ir.ir import Node
 from tilewright.graph_ir.passes.base import PassContext
 from tilewright.graph_ir.passes.editor import GraphEditor
+from tilewright.lowering.precision.casts import rounded
 
 MOVES = (
     "Concat", "DepthToSpace", "Flatten", "MaxPool", "Pad", "Reshape", "Resize", "Slice", "SpaceToDepth", "Squeeze",
@@ -38,12 +39,12 @@ def narrow_moves(ed: GraphEditor, ctx: PassContext, narrow: dict[str, str]) -> N
             if (c := ed.constant(a)) is not None:
                 inputs[n] = ed.add_constant(c.converted(dtypes.bfloat16.numpy), f"{a}.bf16")
                 continue
-            if (rounded := _widened(ed, a)) is not None:
-                inputs[n] = rounded
+            if (narrower := _widened(ed, a)) is not None:
+                inputs[n] = narrower
                 continue
             if a not in narrow:
                 ed.set_anchor(ed.node_id(node))
-                narrow[a] = ed.add("Cast", (a,), {"to": dtypes.bfloat16, "flush": 1}, hint=f"{a}.bf16")[0]
+                narrow[a] = rounded(ed, a)
                 pending.append(a)
             inputs[n] = narrow[a]
         ed.set_anchor(ed.node_id(node))

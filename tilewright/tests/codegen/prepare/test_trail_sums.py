@@ -86,6 +86,10 @@ def test_what_it_does_not_trail(what: str, by: str) -> None:
     assert not marked(text_of().replace(what, by))
 
 
+def test_a_sequence_of_nothing_is_none() -> None:
+    assert marked(text_of() + "    for z in range(3):\n        pass\n") == [("y", "22")]
+
+
 def test_what_writes_an_operand_of_the_products_does_not_trail() -> None:
     text = text_of().replace("    acc = local", "    w = local(int32[4, 2, 32, 16])\n    acc = local", 1)
     text = text.replace("dot2(A[", "dot2(w[")
